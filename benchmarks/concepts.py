@@ -23,7 +23,7 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.machine import this_machine
 from obygaze_models.models import linear_solvers
 from obygaze_models.models.common import one_thread
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.registry import LIBSVM, PRIMAL, PRIMAL_CLIPS
 
@@ -64,7 +64,7 @@ def find(solver: str, n_clips: int, path: Path) -> None:
         solver = LIBSVM
     started = time.process_time()
     machines = linear_solvers.machines_on(X, solver)
-    bank = ConceptBank(CONCEPTS)
+    bank = CAV(CONCEPTS)
     bank.fit_rows(machines, targets, np.arange(n_clips), films)
     seconds = time.process_time() - started
     with one_thread():

@@ -1,29 +1,34 @@
 """Concept bottlenecks: from features to concept margins to the task, with an optional residual."""
 
 from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.common import (
-    FixTraining,
-    Floats,
-    Ints,
-    Scaling,
-)
+from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.concepts import (
-    ConceptBank,
+    CAV,
+    Examples,
     cross_fit_parts,
     cross_fitted_margins,
+    fit_bank,
 )
-from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.fold_data import FoldData, InnerScores
+from obygaze_models.models.estimator import (
+    Classifier,
+    check_training_rows,
+    unfitted,
+    warn_without_groups,
+)
+from obygaze_models.models.examples import concept_columns
+from obygaze_models.models.fold_data import Memo
 from obygaze_models.models.heads import Head, LogisticHead
+from obygaze_models.models.linear_solvers import machines_on
+from obygaze_models.models.parameters import Positive, Texts, Whole
 from obygaze_models.models.registry import RESIDUAL
-from obygaze_models.models.sentences import bank_from_sentences
+from obygaze_models.models.scaling import Scaling
+from obygaze_models.models.sentences import bank_from_sentences, sentences_of
 
 
 @dataclass(eq=False)
@@ -35,7 +40,7 @@ class ResidualHead(Head):
     variance and the variance of the logits of the concepts.
     """
 
-    C: float = 0.01
+    C: Positive = 0.01
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         from scipy.optimize import minimize
@@ -72,40 +77,31 @@ class ResidualHead(Head):
 
 
 @dataclass(eq=False)
-class Bottleneck(Classifier):
+class PCBM(Classifier):
     """Concept vectors and a head on their margins, optionally with a residual.
 
     The rows are divided into parts, and the margins of a part are computed with vectors that were
     fitted without this part. The head is fitted on these cross-fitted margins, because in-sample
     margins are better than margins of new rows. A part contains whole films if groups are given.
     `cross_fit` is the number of parts; with 0, margins are in-sample, as in the released code of
-    ObyGaze12. By default, `bank` is a `ConceptBank()` and `head` is a `LogisticHead()`. If `texts`
+    ObyGaze12. By default, `bank` is a `CAV()` and `head` is a `LogisticHead()`. If `texts`
     is the path of a file of sentences, the vectors are not fitted: they are computed from the text
-    embeddings of the sentences.
+    embeddings of the sentences. With the `memory` of the bank, bottlenecks with different heads
+    share vectors and margins.
     """
 
-    bank: ConceptBank | None = None
+    bank: CAV | None = None
     head: Any = None
     _: KW_ONLY
     residual: ResidualHead | None = None
-    cross_fit: int = 5
-    texts: str = ""
+    cross_fit: Whole = 5
+    texts: Texts = ""
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator that is the parameter `name`, or its default."""
-        part = super().part(name)
-        defaults = {"bank": ConceptBank, "head": LogisticHead}
+        part = getattr(self, name)
+        defaults = {"bank": CAV, "head": LogisticHead}
         return defaults[name]() if part is None and name in defaults else part
-
-    @property
-    def reads_concepts(self) -> bool:
-        """Whether vectors are fitted on rows, and not taken from sentences."""
-        return not self.texts
-
-    @property
-    def needs_products(self) -> bool:
-        """Whether the fit uses dot products of rows, as vectors of unscaled rows do."""
-        return self.reads_concepts and not self.part("bank").scaled
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -114,78 +110,94 @@ class Bottleneck(Classifier):
             return {}
         return {"residual_share": self.residual_.share_}
 
-    def with_own_scaling(self) -> Self:
-        """Return a bottleneck whose vectors and residual are fitted on scaled rows."""
-        return replace(self, bank=replace(self.part("bank"), scaled=True))
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        concepts: Any = None,
+        folds: Any = None,
+        labelled: Any = None,
+        sentences: Any = None,
+    ) -> Self:
+        """Fit the concept vectors on all rows, and the head and the residual on labelled rows.
 
-    def fit_fold(self, data: FoldData) -> Self:
-        """Fit the concept vectors, and the head and the residual on the training rows."""
-        rows = data.train
-        found = self._compute_margins(data)
-        margins = found.of_rows[rows]
-        y = data.y[rows]
-        films = data.films[rows]
-        self.bank_ = found.bank
-        self.n_features_in_ = found.bank.n_features_in_
-        self.head_ = deepcopy(self.part("head")).fit(margins, y, groups=films)
+        Args:
+            X: One row of numbers for each clip.
+            y: The class of each row.
+            groups: The group of each row, such as its film; no part splits a group.
+            concepts: A column per concept: 1 present, 0 absent, -1 not used. A row of NaN is no
+                example of any concept, and no vector is fitted on it.
+            folds: The fold of each row, for vectors that are chosen over folds.
+            labelled: Whether each row has a class; None: all rows. Rows without a class are only
+                examples of concepts.
+            sentences: The sentences of each file, by its path, for `texts`. None: the file is read.
+        """
+        rows = check_training_rows(self, X)
+        labels = self._check_classes(X, y)
+        if labelled is None:
+            labelled = np.ones(len(rows), dtype=np.bool_)
+        if self.texts:
+            self.bank_ = bank_from_sentences(sentences_of(self.texts, sentences))
+            margins = self.bank_.margins(rows)
+        else:
+            margins = self._fit_bank(rows, concepts, groups, folds)
+        rows = rows[labelled]
+        margins = margins[labelled]
+        labels = labels[labelled]
+        self._margins = margins
+        self.head_ = unfitted(self.part("head")).fit(margins, labels)
         self.classes_ = self.head_.classes_
         if self.residual is not None:
             if RESIDUAL in self.bank_.concepts_:
                 raise FixTraining(
                     f"a concept cannot have the name {RESIDUAL!r}, which is a part of the model"
                 )
-            X = data.rows.machines.X[rows]
-            self._fit_residual(X, y, self._logit(margins))
+            self._fit_residual(rows, labels, self._logit(margins))
         return self
 
-    def left_out_scores(self, data: FoldData) -> InnerScores | None:
-        """Return cross-validated scores of the head, or None if unavailable.
+    def _fit_bank(self, X: Floats, concepts: Any, groups: Any, folds: Any) -> Floats:
+        """Fit the concept vectors, and return the cross-fitted margins of every row."""
+        if concepts is None:
+            raise FixTraining(
+                "a bottleneck needs the concepts of each row",
+                hint="use fit(X, y, concepts=C), or texts='FILE' for vectors of sentences",
+            )
+        values = np.asarray(concepts, dtype=np.float64).reshape(len(X), -1)
+        is_example = ~np.isnan(values).all(axis=1)
+        targets = concept_columns(values[is_example], int(is_example.sum()))
+        of_examples = []
+        for one in (groups, folds):
+            of_examples.append(None if one is None else np.asarray(one)[is_example])
+        if groups is None and (self.cross_fit > 1 or self.part("bank").C == "inner"):
+            warn_without_groups(self, "parts and settings")
+        bank = unfitted(self.part("bank"))
+        # The vectors and the cross-fitted vectors use the same products of rows.
+        bank.memory = Memo() if bank.memory is None else bank.memory
+        find = bank.cached(_find)
+        found, of_rows = find(
+            bank, X[is_example], targets, *of_examples, self.cross_fit
+        )
+        self.bank_ = found
+        margins: Floats = found.margins(X)
+        margins[is_example] = of_rows
+        return margins
 
-        Scores are available if margins are cross-fitted and there is no residual. A residual reads
-        the features, so it would have to be fitted again for each part.
-        """
-        if self.residual is not None or self.cross_fit < 2:
-            return None
-        margins = self._compute_margins(data).of_rows
-
-        def score(train: Ints, rows: Ints) -> Floats:
-            head = deepcopy(self.part("head"))
-            head.fit(margins[train], data.y[train], groups=data.films[train])
-            return np.asarray(head.predict_proba(margins[rows])[:, 1])
-
-        scores = data.inner_scores(score)
-        return scores if len(scores.y) else None
-
-    def _compute_margins(self, data: FoldData) -> "_Margins":
-        """Return the vectors and the margins of every row; they do not depend on the head."""
-        if self.texts:
-            bank = bank_from_sentences(data.sentences[self.texts])
-            return _Margins(bank, bank.margins(data.rows.machines.X))
-        unfitted: ConceptBank = self.part("bank")
-
-        def find() -> _Margins:
-            bank = unfitted.fit_fold(data)
-            rows = data.concept_rows
-            groups = data.concept_groups
-            seed = unfitted.random_state
-            parts = cross_fit_parts(rows, groups, self.cross_fit, seed)
-            return _Margins(bank, cross_fitted_margins(bank, data, parts))
-
-        key = ("margins", self.cross_fit, *unfitted.key(data))
-        found: _Margins = data.rows.memo.get(key, find)
-        return found
+    def head_scores(self, y: NDArray[Any], train: Ints, rows: Ints) -> Floats:
+        """Return scores of labelled rows by a head that is fitted on others; margins stay."""
+        head = unfitted(self.part("head")).fit(self._margins[train], y)
+        return np.asarray(head.predict_proba(self._margins[rows])[:, 1])
 
     def _fit_residual(self, X: Floats, y: NDArray[Any], offset: Floats) -> None:
         """Fit the residual on scaled rows if the vectors were fitted on scaled rows.
 
         The fitted residual always reads unscaled rows.
         """
-        residual = deepcopy(self.residual)
-        assert residual is not None
+        residual = unfitted(self.residual)
         if not self.part("bank").scaled:
             self.residual_ = residual.fit(X, y, offset)
             return
-        scaling = Scaling.of(X)
+        scaling = Scaling().fit(X)
         self.residual_ = residual.fit(scaling.scale(X), y, offset)
         of_scaled = residual.coef_, residual.intercept_
         residual.coef_, residual.intercept_ = scaling.unscale_plane(*of_scaled)
@@ -226,13 +238,12 @@ class Bottleneck(Classifier):
         return np.asarray(self.head_.decision_function(margins))
 
 
-@dataclass(frozen=True, eq=False)
-class _Margins:
-    """Concept vectors, and the margins of every row."""
-
-    bank: ConceptBank
-    of_rows: Floats
-
-    @property
-    def n_bytes(self) -> int:
-        return int(self.of_rows.nbytes)
+def _find(
+    bank: CAV, X: Floats, targets: Ints, groups: Any, folds: Any, n_parts: int
+) -> tuple[CAV, Floats]:
+    """Return fitted vectors, and the cross-fitted margins of every row."""
+    found = bank.cached(fit_bank)(bank, X, targets, groups, folds)
+    machines = bank.cached(machines_on)(X, bank.solver)
+    parts = cross_fit_parts(np.arange(len(X)), groups, n_parts, bank.random_state)
+    examples = Examples(machines, targets, groups)
+    return found, cross_fitted_margins(found, examples, parts)

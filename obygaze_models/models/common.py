@@ -4,8 +4,7 @@ import functools
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,30 +82,6 @@ def column_scales(X: Floats) -> Floats:
     return np.where(deviations > 0, deviations, 1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """The mean and the standard deviation of each feature over some clips."""
-
-    means: Floats
-    deviations: Floats
-
-    @classmethod
-    def of(cls, X: Any) -> Self:
-        """Return the scaling of some rows; a feature that is constant in them is only centred."""
-        rows = np.asarray(X, dtype=np.float64)
-        return cls(rows.mean(axis=0), column_scales(rows))
-
-    def scale(self, X: Any) -> Floats:
-        """Return standardized rows: mean 0 and standard deviation 1 over the fitted clips."""
-        rows = np.asarray(X, dtype=np.float64)
-        return np.asarray((rows - self.means) / self.deviations)
-
-    def unscale_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Convert planes for scaled rows into planes for unscaled rows with the same margins."""
-        unscaled: Floats = coef / self.deviations
-        return unscaled, intercept - unscaled @ self.means
-
-
 def as_float32(X: Any) -> NDArray[np.float32]:
     """Return numbers as float32; numbers outside its range become infinite."""
     with np.errstate(over="ignore"):
@@ -179,7 +154,7 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise FixTraining(
-            f"all training rows have the same class: {classes[0]}",
+            f"expected two classes, got one class in all training rows: {classes[0]}",
         )
     if len(classes) > 2:
         message = "Only binary classification is supported"

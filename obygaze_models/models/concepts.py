@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
-from typing import Any, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import (
@@ -17,26 +17,37 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
-    Scaling,
     balanced_weights,
     one_thread,
     total_variance,
 )
-from obygaze_models.models.estimator import Savable
-from obygaze_models.models.examples import (
-    Against,
-    concept_columns,
-    findable_columns,
+from obygaze_models.models.estimator import (
+    Transformer,
+    cached,
+    check_features,
+    check_training_rows,
+    unfitted,
+    warn_without_groups,
 )
-from obygaze_models.models.fold_data import (
-    INNER_FOLDS,
-    FoldData,
-    has_both_classes,
-    inner_folds,
-)
+from obygaze_models.models.examples import Against, concept_columns
+from obygaze_models.models.fold_data import INNER_FOLDS, has_both_classes, inner_folds
 from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
+from obygaze_models.models.parameters import InFile, Positive, Seed, Solver
+from obygaze_models.models.scaling import Scaling
 
-Tolerance = float | Mapping[str, float] | Literal["published", "inner", "folds"]
+Tolerance = Annotated[
+    Literal["published", "inner", "folds"]
+    | Positive
+    | Annotated[dict[str, Positive], Meta(min_length=1)],
+    Meta(
+        description="a number, above 0, a table of such numbers by concept, or one of"
+        " published, inner, folds"
+    ),
+]
+Balance = Annotated[
+    Literal["weights", "subsample"] | None,
+    InFile(Literal["weights", "subsample", "none"]),
+]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
 NO_DIRECTION = (
@@ -59,8 +70,18 @@ RELEASED = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """The examples of concepts: rows, targets with a column per concept, groups and folds."""
+
+    machines: Machines
+    targets: Ints
+    groups: NDArray[Any] | None = None
+    folds: NDArray[Any] | None = None
+
+
 @dataclass(eq=False)
-class ConceptBank(Savable):
+class CAV(Transformer):
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
     Targets have one column per concept: 1 present, 0 absent, -1 not used (see `concept_targets`).
@@ -74,83 +95,68 @@ class ConceptBank(Savable):
     With `unit_norm`, vector and bias are divided by the length of the vector, so that a margin is a
     distance. The released code does not divide.
 
-    `fit_fold` fits the planes of concepts with enough positive and negative examples. `against`
-    states which clips are the negative examples. With `scaled`, planes are fitted on scaled rows,
-    and then converted to planes of unscaled rows. Two settings need the folds of a published file.
-    If `C` is "folds", it is the tolerance with the best mean F1 over these folds. With
-    `best_of_folds`, one plane is fitted without each fold and tested on this fold, and the plane
-    with the best F1 is kept.
+    `against` states which clips a run takes as negative examples. With `scaled`, planes are fitted
+    on scaled rows, and then converted to planes of unscaled rows. Two settings need the folds of a
+    published file. If `C` is "folds", it is the tolerance with the best mean F1 over these folds.
+    With `best_of_folds`, one plane is fitted without each fold and tested on this fold, and the
+    plane with the best F1 is kept. `solver` is that of `SVMProbe`. With `memory`, such as a
+    `joblib.Memory`, equal fits are computed once.
     """
 
     concepts: Sequence[str] | None = None
     _: KW_ONLY
     C: Tolerance = "inner"
-    balance: Literal["weights", "subsample"] | None = "weights"
+    balance: Balance = "weights"
     unit_norm: bool = True
-    random_state: int = 0
+    random_state: Seed = 0
     against: Against = "absent"
     scaled: bool = False
     best_of_folds: bool = False
+    solver: Solver = "auto"
+    memory: Any = None
 
-    @property
-    def reads_concepts(self) -> bool:
-        """Whether the fit uses all examples of concepts, and not only training rows."""
-        return True
+    def fit(self, X: Any, concepts: Any, groups: Any = None, folds: Any = None) -> Self:
+        """Fit the plane of each concept on the rows of X.
+
+        Args:
+            X: One row of numbers for each clip.
+            concepts: A column per concept: 1 present, 0 absent, -1 not used.
+            groups: The group of each row, such as its film, for the inner folds.
+            folds: The fold of each row, for `C="folds"` and `best_of_folds`.
+        """
+        rows = check_training_rows(self, X)
+        targets = concept_columns(concepts, len(rows))
+        groups = None if groups is None else np.asarray(groups)
+        folds = None if folds is None else np.asarray(folds)
+        if groups is None and self.C == "inner":
+            warn_without_groups(self, "the tolerance of each concept", depth=3)
+        find = self.cached(fit_bank)
+        fitted = vars(find(unfitted(self), rows, targets, groups, folds))
+        vars(self).update({name: fitted[name] for name in fitted if name.endswith("_")})
+        return self
+
+    def cached(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose results `memory` remembers."""
+        return cached(self.memory, function)
 
     @property
     def n_bytes(self) -> int:
         """The size of the vectors of all concepts, in bytes."""
         return int(self.coef_.nbytes)
 
-    def with_own_scaling(self) -> Self:
-        """Return a bank whose planes are fitted on scaled rows."""
-        return replace(self, scaled=True)
-
-    def key(self, data: FoldData) -> tuple[Hashable, ...]:
-        """Return a cache key, made of everything that the planes depend on."""
-        return canonical_json(asdict(self)), data.concept_key
-
-    def fit_fold(self, data: FoldData) -> Self:
-        """Return the fitted bank of a fold; it is cached, because all tasks use the same bank."""
-
-        def find() -> Any:
-            findable = self.with_findable_concepts(data)
-            if data.file_folds is not None:
-                return fit_by_scheme(self, findable)
-            return self.fit_on(findable, data.concept_rows)
-
-        bank: Self = data.rows.memo.get(self.key(data), find)
-        return bank
-
-    def with_findable_concepts(self, data: FoldData) -> FoldData:
-        """Return the data with only the concepts that have enough examples."""
-        targets = data.concepts.targets[self.against][data.concept_rows]
-        names = [data.concepts.names[column] for column in findable_columns(targets)]
-        if data.file_folds is not None:
-            names.sort(key=released_rank)
-        return replace(data, concepts=data.concepts.only(names))
-
-    def fit_on(self, data: FoldData, rows: Ints) -> ConceptBank:
-        """Return the planes of all concepts of the data, fitted on some rows."""
-        machines = data.rows.machines
-        targets = data.concepts.targets[self.against]
-        groups = data.concept_groups
-        bank = replace(self, concepts=data.concepts.names)
+    def fit_on(self, examples: Examples, rows: Ints) -> CAV:
+        """Return the planes of all concepts of the examples, fitted on some rows."""
+        machines, targets, groups = examples.machines, examples.targets, examples.groups
+        bank = replace(self)
         if not self.scaled:
             return bank.fit_rows(machines, targets, rows, groups)
         X = machines.X[rows]
-        scaling = Scaling.of(X)
+        scaling = Scaling().fit(X)
         on_scaled = type(machines)(scaling.scale(X))
         groups = None if groups is None else groups[rows]
         bank.fit_rows(on_scaled, targets[rows], np.arange(len(rows)), groups)
         bank.coef_, bank.intercept_ = scaling.unscale_plane(bank.coef_, bank.intercept_)
         return bank
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Fit the plane of each column of `y` on the rows of X."""
-        rows = np.asarray(X, dtype=np.float64)
-        targets = concept_columns(y, len(rows))
-        return self.fit_rows(machines_on(rows), targets, np.arange(len(rows)), groups)
 
     def fit_rows(
         self, machines: Machines, targets: Ints, rows: Ints, groups: Any = None
@@ -194,9 +200,13 @@ class ConceptBank(Savable):
                     ) from error
         return self
 
-    def transform(self, X: Any) -> Floats:
+    def transform_rows(self, X: Any) -> Floats:
         """Return the margin of each row to each concept's plane."""
-        return self.margins(self._check(X))
+        return self.margins(check_features(self, X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the concepts, which are the columns that `transform` returns."""
+        return np.asarray(self.concepts_, dtype=object)
 
     def margins(self, X: Floats) -> Floats:
         """Return the margin of each row to each concept's plane, without a check of the rows."""
@@ -295,6 +305,15 @@ class ConceptBank(Savable):
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 
 
+def fit_bank(bank: CAV, X: Floats, targets: Ints, groups: Any, folds: Any) -> CAV:
+    """Return the fitted vectors of an unfitted bank on all rows."""
+    machines = bank.cached(machines_on)(X, bank.solver)
+    examples = Examples(machines, targets, groups, folds)
+    if folds is not None:
+        return fit_by_scheme(bank, examples)
+    return bank.fit_on(examples, np.arange(len(X)))
+
+
 def subsample(positive: Bools, seed: list[int]) -> Ints:
     """Return all rows of the smaller class, and a random sample of as many rows of the other."""
     rng = np.random.default_rng(seed)
@@ -303,7 +322,7 @@ def subsample(positive: Bools, seed: list[int]) -> Ints:
     return np.sort(np.concatenate([rng.permutation(side)[:n_kept] for side in sides]))
 
 
-def list_tolerances(bank: ConceptBank) -> dict[str, float]:
+def list_tolerances(bank: CAV) -> dict[str, float]:
     """Return the tolerance of each concept of a fitted bank."""
     return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
 
@@ -339,7 +358,7 @@ def published_tolerance(concept: str) -> float:
 
 
 def cross_fitted_margins(
-    bank: ConceptBank, data: FoldData, parts: Sequence[Ints]
+    bank: CAV, examples: Examples, parts: Sequence[Ints]
 ) -> Floats:
     """Return the margins of every row; the margins of a part are from vectors fitted without it.
 
@@ -350,19 +369,19 @@ def cross_fitted_margins(
     Args:
         bank: The vectors that were fitted on all parts. The vectors that are fitted without a part
             get the tolerances of these vectors.
-        data: The data of the fold.
-        parts: Parts of the rows that vectors are fitted on, from `cross_fit_parts`.
+        examples: The rows and their targets.
+        parts: Parts of the rows, from `cross_fit_parts`.
     """
-    X = data.rows.machines.X
+    X = examples.machines.X
     margins = bank.margins(X)
-    found = replace(data, concepts=data.concepts.only(bank.concepts_.tolist()))
-    targets = found.concepts.targets[bank.against]
-    settled = replace(bank, C=list_tolerances(bank))
+    settled = replace(bank, C=list_tolerances(bank), concepts=bank.concepts_.tolist())
     for part in parts:
-        others = np.setdiff1d(data.concept_rows, part)
-        has_examples = [{0, 1} <= set(column.tolist()) for column in targets[others].T]
+        others = np.setdiff1d(np.arange(len(X)), part)
+        has_examples = [
+            {0, 1} <= set(column.tolist()) for column in examples.targets[others].T
+        ]
         if all(has_examples):
-            margins[part] = settled.fit_on(found, others).margins(X[part])
+            margins[part] = settled.fit_on(examples, others).margins(X[part])
     return margins
 
 
@@ -377,51 +396,44 @@ def released_rank(name: str) -> int:
     return RELEASED.index(name) if name in RELEASED else len(RELEASED)
 
 
-def fit_by_scheme(bank: ConceptBank, data: FoldData) -> ConceptBank:
-    """Return vectors; tolerances or planes are chosen over the folds of a published file.
+def fit_by_scheme(bank: CAV, examples: Examples) -> CAV:
+    """Return vectors whose tolerances or planes are chosen over the folds of the examples.
 
-    The settings are `C` and `best_of_folds` (see `ConceptBank`).
-
-    Args:
-        bank: The settings of the vectors.
-        data: The data of the fold, with findable concepts only.
+    The settings are `C` and `best_of_folds` (see `CAV`).
     """
     if bank.C == OVER_FOLDS:
-        bank = replace(bank, C=_best_tolerances(bank, data))
+        bank = replace(bank, C=_best_tolerances(bank, examples))
     if bank.best_of_folds:
-        return _best_of_folds(*_without_each_fold(bank, data))
-    return bank.fit_on(data, data.concept_rows)
+        return _best_of_folds(*_without_each_fold(bank, examples))
+    return bank.fit_on(examples, np.arange(len(examples.targets)))
 
 
-def _best_tolerances(bank: ConceptBank, data: FoldData) -> dict[str, float]:
+def _best_tolerances(bank: CAV, examples: Examples) -> dict[str, float]:
     """Return for each concept the tolerance with the best mean F1 over folds."""
     mean_scores = []
     for tolerance in TOLERANCES:
-        _, scores = _without_each_fold(replace(bank, C=tolerance), data)
+        banks, scores = _without_each_fold(replace(bank, C=tolerance), examples)
         mean_scores.append(scores.mean(axis=0))
     best = np.argmax(mean_scores, axis=0).tolist()
     tolerances = [TOLERANCES[number] for number in best]
-    return dict(zip(data.concepts.names, tolerances, strict=True))
+    return dict(zip(banks[0].concepts_.tolist(), tolerances, strict=True))
 
 
-def _without_each_fold(
-    bank: ConceptBank, data: FoldData
-) -> tuple[list[ConceptBank], Floats]:
+def _without_each_fold(bank: CAV, examples: Examples) -> tuple[list[CAV], Floats]:
     """Return for each fold a bank that is fitted without it, and the F1 of this bank in the fold.
 
     The F1 has one row per fold and one column per concept.
     """
-    assert data.file_folds is not None
-    rows = data.concept_rows
-    folds = data.file_folds[rows]
+    assert examples.folds is not None
+    folds = examples.folds
     banks = []
     scores = []
     for fold in np.unique(folds):
-        without = bank.fit_on(data, rows[folds != fold])
-        tested = rows[folds == fold]
-        targets = data.concepts.targets[bank.against][tested]
+        without = bank.fit_on(examples, np.flatnonzero(folds != fold))
+        tested = np.flatnonzero(folds == fold)
+        targets = examples.targets[tested]
         is_true = targets == 1
-        margins = without.margins(data.rows.machines.X[tested])
+        margins = without.margins(examples.machines.X[tested])
         is_called = (margins > 0) & (targets >= 0)
         n = np.maximum(is_true.sum(axis=0) + is_called.sum(axis=0), 1)
         scores.append(2 * (is_true & is_called).sum(axis=0) / n)
@@ -429,7 +441,7 @@ def _without_each_fold(
     return banks, np.array(scores)
 
 
-def _best_of_folds(banks: Sequence[ConceptBank], scores: Floats) -> ConceptBank:
+def _best_of_folds(banks: Sequence[CAV], scores: Floats) -> CAV:
     """Return for each concept the vector with the best score; for a tie, that of the first bank."""
     best_bank = banks[0]
     for column, best in enumerate(np.argmax(scores, axis=0)):

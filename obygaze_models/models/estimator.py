@@ -1,20 +1,23 @@
-"""Base classes of the estimators: input checks, and a fitted state of plain arrays.
+"""Base classes of the estimators: the contract of scikit-learn, without its import.
 
-An estimator is a dataclass of its parameters. A fitted estimator is saved as numeric arrays (text
-as code points) and a JSON description with its class and parameters. Loading runs no saved code:
-only classes of the registry are built. Predicting does not need scikit-learn, which takes a second
-to import.
+An estimator is a dataclass of its parameters; names of fitted attributes end with an underscore.
+scikit-learn takes a second to import, and predicting does not need it. It is imported when it calls
+a method of this contract, and when rows are no plain array or are refused.
 """
 
-from collections.abc import Callable, Mapping
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import ObygazeWarning
 from obygaze_models.models.common import (
     FixTraining,
     Floats,
@@ -23,119 +26,246 @@ from obygaze_models.models.common import (
     encode_classes,
     one_thread,
 )
-from obygaze_models.models.fold_data import FoldData
-from obygaze_models.models.fold_estimator import FoldEstimator
-from obygaze_models.models.registry import CLASSES, estimator_class
 
-StateArrays = dict[str, NDArray[Any]]
-Description = dict[str, Any]
-ClassWeight = Literal["balanced"] | None
-MAX_FEATURES = 1_000_000
-OUTPUTS = (
-    "predict_proba",
-    "decision_function",
-    "margins",
-    "contributions",
-    "transform",
-)
-_TEXT = "#text"
+NUMBERS = "biuf"  # kinds of plain numbers, of the types of NumPy
+MIN_ROWS = 2  # of a fit
+# Classes whose fit without groups has been warned of.
+_WARNED: set[str] = set()
+# What a clone has besides the parameters: what was requested, and the output of `transform`.
+KEPT_BY_CLONE = ("_metadata_request", "_output")
 
 
-class Savable(FoldEstimator):
-    """An estimator whose fitted state can be saved as arrays.
-
-    Names of fitted attributes end with an underscore, as in scikit-learn. They are numbers, arrays,
-    lists of arrays, or fitted `Savable` estimators.
-    """
+class Estimator:
+    """An estimator as scikit-learn defines it. Subclasses are dataclasses of their parameters."""
 
     n_features_in_: int
-    classes_: NDArray[Any]  # of a classifier
 
-    def _check(self, X: Any) -> Floats:
-        """Return the rows as float64; raise an error if the estimator cannot read them."""
-        rows: Floats = np.asarray(X, dtype=np.float64)
-        width = getattr(self, "n_features_in_", None)
-        if rows.ndim != 2 or rows.shape[1] != width:
-            raise FixTraining(
-                f"expected rows of {width} features, got shape {rows.shape}"
-            )
-        if not np.isfinite(rows).all():
-            raise FixTraining("the features contain NaN or infinity")
-        return rows
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; with `deep`, also those of estimators among them."""
+        own: Any = self
+        params = {one.name: getattr(self, one.name) for one in fields(own) if one.init}
+        if deep:
+            for name, value in list(params.items()):
+                if hasattr(value, "get_params") and not isinstance(value, type):
+                    for key, inner in value.get_params().items():
+                        params[f"{name}__{key}"] = inner
+        return params
 
-    def to_arrays(self) -> StateArrays:
-        """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
-        arrays: StateArrays = {}
-        for name, value in vars(self).items():
-            if _is_fitted(name):
-                _put(arrays, name, value)
-        return arrays
-
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the fitted attributes of this (unfitted) estimator from its arrays."""
-        for name in dict.fromkeys(key.partition("/")[0] for key in arrays):
-            attribute = name.removesuffix(_TEXT)
-            if not _is_fitted(attribute):
-                raise Corrupt(
-                    f"unknown array {name!r} in the saved {type(self).__name__}"
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, such as `C=1.0` or `head__C=1.0`, and return the estimator."""
+        known = self.get_params(deep=False)
+        for key, value in params.items():
+            name, _, inner = key.partition("__")
+            if name not in known:
+                names = ", ".join(known)
+                kind = type(self).__name__
+                raise ValueError(
+                    f"{kind} has no parameter {name!r}; expected one of {names}"
                 )
-            setattr(self, attribute, self._take(arrays, name))
+            if inner:
+                getattr(self, name).set_params(**{inner: value})
+            else:
+                setattr(self, name, value)
+        return self
 
-    def check_outputs(self) -> None:
-        """Compute every output for two rows, so that wrong arrays fail here and not in a result.
+    def set_fit_request(self, **requests: Any) -> Self:
+        """State what scikit-learn gives to `fit`, and return the estimator.
 
-        Raise an error unless each output has a finite number for each row.
+        With `set_fit_request(groups=True)` and routing of metadata enabled, `cross_val_predict` and
+        other functions give `params={"groups": films}` to `fit`.
         """
-        width = self.n_features_in_
-        if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
-            raise ValueError(f"n_features_in_ is {width!r}")
-        rows = np.repeat([[0.0], [1.0]], width, axis=1)
-        for name in OUTPUTS:
-            if not hasattr(self, name):
-                continue
-            output = getattr(self, name)(rows)
-            numbers = np.asarray(output[1] if name == "contributions" else output)
-            if len(numbers) != len(rows):
-                raise ValueError(
-                    f"{name} has {len(numbers)} outputs for {len(rows)} rows"
-                )
-            if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-                raise ValueError(f"{name} is not finite")
-            if name == "predict_proba" and numbers.shape[1] != len(self.classes_):
-                raise ValueError(
-                    "predict_proba does not have one column for each class"
-                )
+        asked = self._asked()
+        unknown = requests.keys() - asked
+        if unknown:
+            raise TypeError(
+                f"fit of {type(self).__name__} has no argument {min(unknown)!r}; expected one of"
+                f" {', '.join(asked)}"
+            )
+        routing = self.get_metadata_routing()
+        for name, alias in requests.items():
+            routing.fit.add_request(param=name, alias=alias)
+        self._metadata_request = routing
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """Return what `fit` requests, for scikit-learn."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        stated = getattr(self, "_metadata_request", None)
+        if stated is not None:
+            return stated
+        routing = MetadataRequest(owner=self)
+        for name in self._asked():
+            routing.fit.add_request(param=name, alias=None)
+        return routing
+
+    def _asked(self) -> list[str]:
+        """Return the arguments of `fit` other than the rows and their classes."""
+        own: Any = self
+        names = inspect.signature(own.fit).parameters
+        return [name for name in names if name not in ("X", "y")]
+
+    def __sklearn_clone__(self) -> Self:
+        fresh: Self = unfitted(self)
+        for name in KEPT_BY_CLONE:
+            if name in vars(self):
+                setattr(fresh, name, deepcopy(getattr(self, name)))
+        return fresh
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator that is the parameter `name`."""
         return getattr(self, name, None)
 
-    def _take(self, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
-        if name in arrays:
-            value = arrays[name]
-            if name.endswith(_TEXT):
-                return _text(value)
-            return value.item() if value.ndim == 0 else value
-        inside = {
-            key.removeprefix(f"{name}/"): value
-            for key, value in arrays.items()
-            if key.startswith(f"{name}/")
-        }
-        part = self.part(name.removesuffix("_"))
-        if isinstance(part, Savable):
-            fresh = deepcopy(part)
-            fresh.from_arrays(inside)
-            return fresh
-        try:
-            return [inside[str(i)] for i in range(len(inside))]
-        except KeyError as error:
-            raise Corrupt(f"the saved list {name!r} has no item {error}") from error
+    def check_state(self) -> None:
+        """Raise an error if fitted attributes that were loaded are impossible."""
 
 
-class Classifier(Savable):
-    """A classifier of two classes. `_fit` gets checked rows, class numbers and films."""
+def unfitted(estimator: Any) -> Any:
+    """Return a new estimator with the same parameters, without its fit."""
+    if not hasattr(estimator, "get_params"):
+        return deepcopy(estimator)
+    params = estimator.get_params(deep=False)
+    return type(estimator)(**{name: unfitted(value) for name, value in params.items()})
 
+
+def cached(memory: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose results a memory with a method `cache` remembers; None: no memory."""
+    remembered: Callable[..., Any] = function
+    if memory is not None:
+        remembered = memory.cache(function)
+    return remembered
+
+
+def check_features(estimator: Any, X: Any) -> Floats:
+    """Return rows as float64; raise an error if the fitted estimator cannot read them."""
+    width = getattr(estimator, "n_features_in_", None)
+    rows = _plain_rows(X, [np.float64])
+    has_names = hasattr(estimator, "feature_names_in_")
+    if rows is not None and rows.shape[1] == width and not has_names:
+        plain: Floats = rows
+        return plain
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    check_is_fitted(estimator, "n_features_in_")
+    try:
+        checked: Floats = validate_data(estimator, X, dtype=np.float64, reset=False)
+    except ValueError as error:
+        raise FixTraining(str(error)) from error
+    return checked
+
+
+def check_training_rows(
+    estimator: Any, X: Any, types: Sequence[Any] = (np.float64,)
+) -> Any:
+    """Return rows to fit, and set the number of features that the estimator reads.
+
+    Args:
+        estimator: The estimator.
+        X: One row of numbers for each clip.
+        types: The types that the rows may have; rows of other types are converted to the first.
+    """
+    rows = _plain_rows(X, types)
+    if rows is not None and len(rows) >= MIN_ROWS and rows.size:
+        vars(estimator).pop("feature_names_in_", None)
+        estimator.n_features_in_ = rows.shape[1]
+        return rows
+    from sklearn.utils.validation import validate_data
+
+    try:
+        return validate_data(
+            estimator, X, dtype=list(types), ensure_min_samples=MIN_ROWS
+        )
+    except ValueError as error:
+        raise FixTraining(str(error)) from error
+
+
+def _plain_rows(X: Any, types: Sequence[Any]) -> Any:
+    """Return an array of finite numbers as one of the types, or None for everything else."""
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in NUMBERS:
+        return None
+    rows = X if X.dtype in types else X.astype(types[0])
+    return rows if np.isfinite(rows).all() else None
+
+
+class Transformer(Estimator):
+    """An estimator that transforms rows. Subclasses define `transform_rows`."""
+
+    transform_rows: Callable[..., NDArray[Any]]
+    fit: Callable[..., Any]
+    _output: str | None = None
+
+    def transform(self, X: Any) -> Any:
+        """Return the transformed rows, as an array or as `set_output` states."""
+        from sklearn.preprocessing import FunctionTransformer
+
+        transformed = self.transform_rows(X)
+        names = self.get_feature_names_out()
+        in_container = FunctionTransformer(
+            lambda _: transformed, feature_names_out=lambda *_: names
+        )
+        if self._output is not None:
+            in_container.set_output(transform=self._output)
+        return in_container.transform(X)
+
+    def fit_transform(self, X: Any, y: Any = None, **others: Any) -> Any:
+        """Fit, and return the transformed rows."""
+        return self.fit(X, y, **others).transform(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """State what `transform` returns: "default", "pandas" or "polars"; None changes nothing."""
+        if transform is not None:
+            self._output = transform
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that `transform` returns: those of the rows."""
+        if input_features is None:
+            input_features = getattr(self, "feature_names_in_", None)
+        if input_features is None:
+            input_features = [f"x{number}" for number in range(self.n_features_in_)]
+        return np.asarray(input_features, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import TransformerTags
+
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        tags.transformer_tags = TransformerTags()
+        return tags
+
+
+class WithoutGroups(ObygazeWarning):
+    """A fit chooses a setting by clips, because it got no groups."""
+
+
+def warn_without_groups(estimator: Any, setting: str, depth: int = 4) -> None:
+    """Warn that a fit without groups chooses a setting by clips; once for each class.
+
+    The line of the warning is that of the caller of `fit`, `depth` calls above this one.
+    """
+    kind = type(estimator).__name__
+    if kind in _WARNED:
+        return
+    _WARNED.add(kind)
+    warnings.warn(
+        f"{kind} chooses {setting} by leaving out clips, because fit() got no"
+        " groups. Clips of one film are similar: pass groups=films",
+        WithoutGroups,
+        stacklevel=depth,
+    )
+
+
+class Classifier(Estimator):
+    """A classifier of two classes. `_fit` gets checked rows, class numbers and groups."""
+
+    classes_: NDArray[Any]
     predict_proba: Callable[..., Floats]
+    decision_function: Callable[..., Floats]
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on the rows of X and return the estimator.
@@ -146,127 +276,76 @@ class Classifier(Savable):
             groups: The group of each row, such as its film; inner validation holds out whole
                 groups.
         """
-        self.n_features_in_ = np.shape(X)[-1]
-        rows = self._check(X)
-        self.classes_, codes = encode_classes(np.asarray(y))
+        rows, codes = self._check_training(X, y)
         with one_thread():
             self._fit(rows, codes, None if groups is None else np.asarray(groups))
         return self
 
-    def fit_fold(self, data: FoldData) -> Self:
-        """Fit on the training rows, and return the estimator."""
-        rows = data.train
-        return self.fit(data.rows.X[rows], data.y[rows], data.training_films)
-
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         raise NotImplementedError
 
-    def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row."""
+        if hasattr(self, "predict_proba"):
+            is_second = self.predict_proba(X)[:, 1] > 0.5
+        else:
+            is_second = self.decision_function(X) > 0
+        classes: NDArray[Any] = self.classes_[is_second.astype(np.intp)]
+        return classes
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the accuracy of `predict` on rows with known classes."""
+        from sklearn.metrics import accuracy_score
+
+        return float(accuracy_score(y, self.predict(X)))
+
+    def _check(self, X: Any) -> Floats:
+        return check_features(self, X)
+
+    def _check_training(
+        self, X: Any, y: Any, types: Sequence[Any] = (np.float64,)
+    ) -> tuple[Any, Ints]:
+        """Return checked rows and the class number of each row, and set the classes."""
+        rows = check_training_rows(self, X, types)
+        self.classes_, codes = encode_classes(self._check_classes(X, y))
+        return rows, codes
+
+    def _check_classes(self, X: Any, y: Any) -> NDArray[Any]:
+        """Return the class of each row; raise an error if classes and rows do not fit."""
+        is_plain = type(y) is np.ndarray and y.dtype.kind in "biuU"
+        if is_plain and y.shape == (len(X),):
+            plain: NDArray[Any] = y
+            return plain
+        from sklearn.utils.multiclass import check_classification_targets
+        from sklearn.utils.validation import validate_data
+
+        try:
+            _, labels = validate_data(self, X, y)
+            check_classification_targets(labels)
+        except ValueError as error:
+            raise FixTraining(str(error)) from error
+        checked: NDArray[Any] = labels
+        return checked
+
+    def _weights_of_classes(
+        self, codes: Ints, weight: Mapping[Any, float] | str | None
+    ) -> Floats | None:
+        """Return the weight of each class, or None for equal weights."""
+        if isinstance(weight, Mapping):
+            return np.array([weight.get(name, 1.0) for name in self.classes_.tolist()])
+        return balanced_weights(codes) if weight == "balanced" else None
+
+    def _row_weights(
+        self, codes: Ints, weight: Mapping[Any, float] | str | None
+    ) -> Floats | None:
         """Return the weight of each row by its class, or None for equal weights."""
-        return balanced_weights(codes)[codes] if weight == "balanced" else None
+        weights = self._weights_of_classes(codes, weight)
+        return None if weights is None else weights[codes]
 
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags
 
-def _is_fitted(name: str) -> bool:
-    """Return whether an attribute of this name is saved."""
-    is_public = name.isidentifier() and not name.startswith("_")
-    return is_public and name.endswith("_")
-
-
-def _put(arrays: StateArrays, name: str, value: Any) -> None:
-    if isinstance(value, Savable):
-        arrays.update(
-            {f"{name}/{key}": item for key, item in value.to_arrays().items()}
-        )
-    elif isinstance(value, list | tuple):
-        arrays.update({f"{name}/{i}": np.asarray(item) for i, item in enumerate(value)})
-    else:
-        array = np.asarray(value)
-        if array.dtype.kind not in "UO":
-            arrays[name] = array
-            return
-        text = np.ascontiguousarray(array, dtype=np.str_)
-        arrays[name + _TEXT] = text.view(np.uint32).reshape(
-            *text.shape, text.dtype.itemsize // 4
-        )
-
-
-def _text(points: NDArray[Any]) -> NDArray[np.str_]:
-    if points.ndim != 2 or points.dtype != np.uint32 or (points > 0x10FFFF).any():
-        raise Corrupt("a saved text array must be rows of Unicode code points (uint32)")
-    width = max(points.shape[1], 1)
-    return np.ascontiguousarray(points).view(f"<U{width}").reshape(len(points))
-
-
-def save_state(model: Savable) -> tuple[Description, StateArrays]:
-    """Return the description (JSON) and the fitted attributes (numeric arrays) of an estimator."""
-    return _plain("", model), model.to_arrays()
-
-
-def load_state(
-    description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> Savable:
-    """Return the fitted estimator that `save_state` saved, after a check of its outputs.
-
-    Args:
-        description: Class and settings; only classes of the registry are built.
-        arrays: The fitted attributes.
-    """
-    model = build_estimator(description)
-    name = type(model).__name__
-    try:
-        model.from_arrays(arrays)
-        model.check_outputs()
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise Corrupt(
-            f"the arrays of the saved {name} do not fit together: {error}"
-        ) from error
-    return model
-
-
-def build_estimator(description: Mapping[str, Any]) -> Savable:
-    """Return the unfitted estimator of a description."""
-    name = description.get("kind")
-    stored_params = description.get("params", {})
-    if not isinstance(name, str) or name not in CLASSES:
-        names = ", ".join(sorted(CLASSES))
-        raise Corrupt(
-            f"unknown estimator {name!r} in the saved model", hint=f"use one of {names}"
-        )
-    try:
-        params = {
-            key: build_estimator(value)
-            if isinstance(value, dict) and "kind" in value
-            else value
-            for key, value in stored_params.items()
-        }
-        model: Savable = estimator_class(name)(**params)
-    except (AttributeError, TypeError) as error:
-        raise Corrupt(f"invalid params of the saved {name}: {error}") from error
-    return model
-
-
-def _plain(name: str, value: Any) -> Any:
-    """Return the value of a parameter as JSON data; an estimator as its class and parameters."""
-    if isinstance(value, Savable):
-        own: Any = value
-        names = [one.name for one in fields(own) if one.init]
-        params = {name: _plain(name, getattr(value, name)) for name in names}
-        return {"kind": type(value).__name__, "params": params}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(name, item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(name, item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise FixInput(
-        f"parameter {name!r} is a {type(value).__name__}, which cannot be saved as JSON",
-        hint=f"use a number or a string for {name}",
-    )
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "classifier"
+        tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags

@@ -39,7 +39,7 @@ def known_concepts(
 
 
 def concept_targets(levels: Strings, has: Bools, against: Against = "absent") -> Ints:
-    """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
+    """Return targets of a `CAV`: 1 positive, 0 negative, -1 not used.
 
     The levels are EN (easy negative), HN (hard negative), S (sure) and not sure. Positive clips are
     HN and S clips with the concept. With "EN", negative clips are the EN clips. With "absent", as

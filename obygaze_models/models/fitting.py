@@ -1,15 +1,32 @@
-"""Fit estimators, choose settings and compute inner scores, in the same way for all model types."""
+"""Fit estimators, choose settings and compute inner scores, in the same way for all model types.
 
-from collections.abc import Sequence
-from typing import Any
+An estimator follows scikit-learn: ours, one of scikit-learn, or a class of a user. Its `fit` gets
+what its signature names (`_given`).
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.external_calls import OURS, call_user_code, short_value
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining, Floats, Ints
+from obygaze_models.models.concepts import released_rank
+from obygaze_models.models.estimator import WithoutGroups
+from obygaze_models.models.examples import findable_columns
 from obygaze_models.models.fold_data import FoldData, InnerScores, check_classes
+from obygaze_models.models.linear import DIGITS
+from obygaze_models.models.preprocessing import apply_steps, last_step, steps_of
+from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, public_path
 
+T = TypeVar("T")
 NO_SETTING = "too few training films, clips or concepts to choose a setting of a grid"
 
 
@@ -17,7 +34,7 @@ def fit(estimator: Any, data: FoldData) -> Any:
     """Return a fitted copy of an estimator; raise `FixTraining` if it cannot be fitted.
 
     Args:
-        estimator: An estimator from `registry.build`; it is not changed.
+        estimator: An estimator or a pipeline of scikit-learn; it is not changed.
         data: The data of the fold.
     """
     (fitted,) = fit_each(estimator, [data])
@@ -26,9 +43,180 @@ def fit(estimator: Any, data: FoldData) -> Any:
 
 def fit_each(estimator: Any, folds: Sequence[FoldData]) -> list[Any]:
     """Return one fit per fold; the folds differ in their validation rows only."""
-    check_classes(folds[0].y[folds[0].train])
-    fits: list[Any] = estimator.fit_folds(folds)
+    data = folds[0]
+    steps, last = steps_of(deepcopy(estimator))
+    if _has_classes(last):
+        check_classes(data.y[data.train])
+    rows = data.train
+    if reads_concepts(last):
+        # Rows without a class of the task are examples of concepts.
+        rows = data.concept_rows
+        if _has_classes(last):
+            rows = np.union1d(data.train, rows)
+    given = _given(last, data, rows)
+    steps = _fit_steps(steps, last, data)
+    X = _before(steps, last, data.rows.X[rows])
+    y = data.y[rows]
+    if stops_early(last):
+        validations = []
+        for fold in folds:
+            held_out = _before(steps, last, data.rows.X[fold.validation])
+            validations.append((held_out, data.y[fold.validation]))
+        fits = _fit_validations(last, X, y, given, validations)
+    else:
+        with warnings.catch_warnings():
+            # Without several films, nothing but clips can be left out.
+            warnings.simplefilter("ignore", WithoutGroups)
+            fits = [_fit_last(last, X, y, given)] * len(folds)
+    if not steps:
+        return fits
+    from sklearn.pipeline import Pipeline
+
+    name = estimator.steps[-1][0]
+    return [Pipeline([*steps, (name, fitted)]) for fitted in fits]
+
+
+def _asked(estimator: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of `fit`."""
+    return inspect.signature(estimator.fit).parameters
+
+
+def _has_classes(estimator: Any) -> bool:
+    """Return whether `fit` gets classes; concept vectors get concepts in their place."""
+    asked = _asked(estimator)
+    return "concepts" not in asked or "y" in asked
+
+
+def reads_concepts(estimator: Any) -> bool:
+    """Return whether a fit uses all examples of concepts, and not only training rows."""
+    last = last_step(estimator)
+    return "concepts" in _asked(last) and not getattr(last, "texts", "")
+
+
+def stops_early(estimator: Any) -> bool:
+    """Return whether a fit stops on validation rows."""
+    last = last_step(estimator)
+    return hasattr(last, "fit_validations") or "validation" in _asked(last)
+
+
+def _given(estimator: Any, data: FoldData, rows: Ints) -> dict[str, Any]:
+    """Return the arguments of `fit` for some rows, of those that its signature names."""
+    groups = data.training_films
+    of_rows: dict[str, Any] = {"sentences": data.sentences}
+    if reads_concepts(estimator):
+        groups = None if data.concept_groups is None else data.concept_groups[rows]
+        folds = data.file_folds
+        of_rows["concepts"] = _concepts(estimator, data)[rows]
+        of_rows["folds"] = None if folds is None else folds[rows]
+        of_rows["labelled"] = np.isin(rows, data.train)
+    of_rows["groups"] = groups
+    asked = _asked(estimator)
+    return {name: value for name, value in of_rows.items() if name in asked}
+
+
+def _concepts(estimator: Any, data: FoldData) -> Floats:
+    """Return the targets of all rows, NaN for rows that are no examples; name the concepts.
+
+    Only concepts with enough examples have a column.
+    """
+    vectors = estimator.part("bank") if _has_classes(estimator) else estimator
+    targets = data.concepts.targets[vectors.against]
+    columns = findable_columns(targets[data.concept_rows])
+    names = data.concepts.names
+    if data.file_folds is not None:
+        columns.sort(key=lambda column: released_rank(names[column]))
+    vectors.set_params(concepts=[names[column] for column in columns])
+    known = targets[:, columns].astype(np.float64)
+    known[~np.isin(np.arange(len(known)), data.concept_rows)] = np.nan
+    return known
+
+
+def _fit_steps(
+    steps: Sequence[tuple[str, Any]], last: Any, data: FoldData
+) -> list[tuple[str, Any]]:
+    """Return the fitted steps before the last one.
+
+    Before concept vectors, steps are fitted on the rows of all concepts, which have no class.
+    """
+    if not steps:
+        return []
+    from sklearn.pipeline import Pipeline
+
+    rows = data.train
+    y: Any = data.y[rows]
+    if reads_concepts(last):
+        rows = data.concept_rows
+        y = None
+    front = Pipeline(list(steps))
+    _called(front, lambda: front.fit(data.rows.X[rows], y), "failed in fit()")
+    fitted: list[tuple[str, Any]] = front.steps
+    return fitted
+
+
+def _before(steps: Sequence[tuple[str, Any]], last: Any, X: Any) -> Any:
+    """Return the rows that the last step reads; code of others reads float64."""
+    if steps and len(X):
+        X = apply_steps(steps, X)
+    return np.asarray(X, dtype=np.float64) if _is_of_others(last) else X
+
+
+def _fit_last(estimator: Any, X: Any, y: Ints, given: Mapping[str, Any]) -> Any:
+    """Fit an estimator and return it; raise an error unless it gives scores."""
+    has_classes = _has_classes(estimator)
+    of_rows = (X, y) if has_classes else (X,)
+    call = partial(estimator.fit, *of_rows, **given)
+    fitted = _called(estimator, call, "failed in fit()")
+    own = public_path(type(estimator))
+    if fitted is not estimator:
+        raise FixInput(
+            f"{own} must return itself from fit(), got {short_value(fitted)}"
+        )
+    if has_classes and not any(hasattr(fitted, name) for name in SCORES):
+        raise FixInput(f"{own} {WITHOUT_SCORES}")
+    return fitted
+
+
+def _fit_validations(
+    estimator: Any,
+    X: Any,
+    y: Ints,
+    given: Mapping[str, Any],
+    validations: Sequence[tuple[Any, Any]],
+) -> list[Any]:
+    """Return one fit for each set of validation rows."""
+    if hasattr(estimator, "fit_validations"):
+        together: list[Any] = estimator.fit_validations(X, y, validations)
+        return together
+    fits = []
+    for validation in validations:
+        arguments = {**given, "validation": validation}
+        fits.append(_fit_last(deepcopy(estimator), X, y, arguments))
     return fits
+
+
+def _called(estimator: Any, function: Callable[[], T], failure: str) -> T:
+    """Return the result of a call; an error of the code of others names its class."""
+    if not _is_of_others(estimator):
+        return function()
+    from sklearn import config_context
+
+    # A run skips scikit-learn's checks of settings, because it has checked its own settings.
+    with config_context(skip_parameter_validation=False):
+        return call_user_code(function, f"{public_path(type(estimator))} {failure}")
+
+
+def _is_of_others(estimator: Any) -> bool:
+    return type(estimator).__module__.partition(".")[0] not in OURS
+
+
+def facts_of(fitted: Any) -> dict[str, Any]:
+    """Return results of a fit that a run records, such as a chosen penalty strength."""
+    steps, last = steps_of(fitted)
+    facts = dict(getattr(last, "facts", {}))
+    for _, step in steps:
+        if hasattr(step, "factors_"):
+            facts["part_factors"] = step.factors_.tolist()
+    return facts
 
 
 def fit_best(
@@ -94,10 +282,33 @@ def decision_threshold(fitted: Any) -> float:
 
 
 def score_features(fitted: Any, X: Any) -> Floats:
-    """Return the score of each row of features."""
-    if gives_probabilities(fitted):
-        return np.asarray(fitted.predict_proba(X)[:, 1], dtype=np.float64)
-    return np.asarray(fitted.decision_function(X), dtype=np.float64)
+    """Return the score of each row of features for the second class, in sorted order.
+
+    Raise an error unless the estimator gives a finite number for each row and each class.
+    """
+    steps, last = steps_of(fitted)
+    is_probability = gives_probabilities(last)
+    name = "predict_proba" if is_probability else "decision_function"
+    rows = _before(steps, last, X)
+    called = getattr(last, name)
+    scores = _called(last, lambda: np.asarray(called(rows)), f"failed in {name}()")
+    shape = (len(X), 2) if is_probability else (len(X),)
+    is_numbers = scores.dtype.kind in "biuf" and np.isfinite(scores).all()
+    own = public_path(type(last))
+    if not is_numbers or scores.shape != shape:
+        raise FixInput(
+            f"{own} must return finite numbers of the shape {shape} from {name}(), got"
+            f" {short_value(scores)}"
+        )
+    classes = np.asarray(getattr(last, "classes_", (0, 1))).tolist()
+    if len(classes) != 2 or classes[0] == classes[1]:
+        raise FixInput(
+            f"{own} must have each class once in classes_, got {short_value(classes)}"
+        )
+    second = int(classes[1] > classes[0])
+    if is_probability:
+        return np.asarray(scores[:, second], dtype=np.float64)
+    return np.asarray(scores if second else -scores, dtype=np.float64)
 
 
 def score_rows(fitted: Any, data: FoldData, rows: Ints) -> Floats:
@@ -114,9 +325,28 @@ def inner_scores(unfitted: Any, fitted: Any, data: FoldData) -> InnerScores:
     if len(rows):
         scores = score_rows(fitted, data, rows)
         return InnerScores(data.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
-    known: InnerScores | None = fitted.left_out_scores(data)
-    if known is not None:
-        return known
+    last = last_step(fitted)
+    train = data.train
+    if stops_early(last):
+        return InnerScores()
+    if hasattr(last, "left_out_scores_"):
+        folds = np.unique(data.films[train], return_inverse=True)[1]
+        scores = np.round(last.left_out_scores_, DIGITS)
+        return InnerScores(data.y[train], scores, folds)
+    if hasattr(last, "direction_") and data.file_folds is None:
+        one_fold = np.zeros(len(train), dtype=np.intp)
+        return InnerScores(data.y[train], score_rows(fitted, data, train), one_fold)
+    if hasattr(last, "head_scores") and last.residual is None and last.cross_fit >= 2:
+        place = {row: number for number, row in enumerate(train.tolist())}
+
+        def score_head(train: Ints, rows: Ints) -> Floats:
+            at, of = ([place[row] for row in some.tolist()] for some in (train, rows))
+            scores: Floats = last.head_scores(data.y[train], at, of)
+            return scores
+
+        found = data.inner_scores(score_head)
+        if len(found.y):
+            return found
     # A published scheme makes only the choices that its publication made.
     if data.file_folds is not None:
         return InnerScores()

@@ -1,17 +1,15 @@
 """The data of a fit: rows of features, their classes, films and concepts, and the rows that train.
 
-`FeatureRows` are the features of a store, with results that all fits on them share. `FoldData`
-states for one fold which rows train, on which rows settings are chosen, and which rows no fit may
-use. A fit is `fitting.fit(estimator, data)`; it calls the method `fit_fold` of the estimator.
+`FeatureRows` are the features of a store. `FoldData` states for one fold which rows train, on which
+rows settings are chosen, and which rows no fit may use. A fit is `fitting.fit(estimator, data)`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +20,6 @@ from obygaze_models.evaluation.predictions import NO_ROWS, Predictions
 from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, Strings
 
 if TYPE_CHECKING:
-    from obygaze_models.models.linear_solvers import Machines
     from obygaze_models.text_vectors import (
         Sentences,
     )
@@ -35,72 +32,73 @@ NOT_TRAINED = "no clip is left to train on"
 
 
 class Memo:
-    """A cache of results that several fits share; it drops the least recently used results.
+    """A cache of results in memory, with the method `cache` of `joblib.Memory`.
 
-    Each result has the attribute `n_bytes`. The newest result is kept whatever its size.
+    It drops the least recently used results. The newest result is kept whatever its size.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self._known: OrderedDict[Hashable, Any] = OrderedDict()
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the cached results."""
-        return sum(int(result.n_bytes) for result in self._known.values())
+        return sum(map(_n_bytes, self._known.values()))
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the result of a key; call `make` if it is not cached."""
-        if key in self._known:
+    def cache(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with its results remembered by its arguments."""
+
+        def remembered(*arguments: Any) -> Any:
+            key = digest_of(function.__qualname__, *arguments)
+            if key not in self._known:
+                self._known[key] = function(*arguments)
             self._known.move_to_end(key)
+            while len(self._known) > 1 and self._is_full:
+                self._known.popitem(last=False)
             return self._known[key]
-        result = make()
-        self._known[key] = result
-        while len(self._known) > 1 and self._is_full:
-            self._known.popitem(last=False)
-        return result
+
+        return remembered
 
     @property
     def _is_full(self) -> bool:
         return len(self._known) > MOST_RESULTS or self.n_bytes > self.most_bytes
 
+    def __deepcopy__(self, _: Any) -> Memo:
+        return self
+
+
+def _n_bytes(result: Any) -> int:
+    """Return the size of a result: an array, an object with `n_bytes`, or a tuple of these."""
+    if isinstance(result, tuple):
+        return sum(map(_n_bytes, result))
+    return int(result.nbytes if isinstance(result, np.ndarray) else result.n_bytes)
+
+
+def digest_of(*arguments: Any) -> bytes:
+    """Return a hash of arguments: arrays by their bytes, others by their representation."""
+    digest = hashlib.blake2b()
+    for value in arguments:
+        if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+            digest.update(f"{value.dtype} {value.shape}".encode())
+            digest.update(value.tobytes())
+        else:
+            plain = value.tolist() if isinstance(value, np.ndarray) else value
+            digest.update(repr(plain).encode())
+    return digest.digest()
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureRows:
-    """The features that many fits read, and the results that these fits share.
+    """The features that many fits read.
 
     Attributes:
         X: One vector per row, or the frames or tokens of the row.
-        solver: The solver of support vector machines; "" for the default of this number of rows.
         equal: A number per row, the same for equal rows; None if rows were not compared.
-        memo: Results on subsets of the rows.
     """
 
     X: Any
-    solver: str = ""
     equal: Ints | None = None
-    memo: Memo = field(default_factory=Memo)
-
-    @cached_property
-    def machines(self) -> Machines:
-        """The support vector machines of all rows, shared by all fits."""
-        # Imported here, because most models do not need it.
-        from obygaze_models.models.linear_solvers import machines_on
-
-        return machines_on(self.X, self.solver)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the rows and of the shared results."""
-        n_bytes = int(self.X.nbytes) + self.memo.n_bytes
-        # Reading the property would compute it.
-        if "machines" in vars(self):
-            n_bytes += self.machines.n_bytes
-        return n_bytes
-
-    def with_features(self, X: NDArray[Any]) -> FeatureRows:
-        """Return different features of the same clips, with an empty cache."""
-        return replace(self, X=X, memo=Memo(self.memo.most_bytes))
 
     def equalize(self, rows: Ints, scores: Floats) -> Floats:
         """Return scores in which equal rows have equal scores.
@@ -213,14 +211,6 @@ class FoldData:
         if not self.is_by_film or _several(self.films[self.concept_rows]) is None:
             return None
         return self.films
-
-    @property
-    def concept_key(self) -> Hashable:
-        """A cache key of all data that concept vectors depend on."""
-        digest = hashlib.sha256(self.concept_rows.tobytes())
-        if self.file_folds is not None:
-            digest.update(self.file_folds.tobytes())
-        return digest.digest(), self.is_by_film, self.concepts.names
 
     def inside(self, train: Ints, hidden: Ints) -> FoldData:
         """Return the data of an inner fit on `train`; it may not use the films or rows of `hidden`.

@@ -24,6 +24,7 @@ from obygaze_models.models.common import (
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear_solvers import logistic
 from obygaze_models.models.mlp_network import softmax
+from obygaze_models.models.parameters import Positive
 
 Pooling = Literal["max", "mean", "last"]
 
@@ -75,12 +76,15 @@ class FrameProbe(Classifier):
 
     pooling: Pooling = "max"
     _: KW_ONLY
-    C: float = 1.0
+    C: Positive = 1.0
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips, which are read once."""
-        self.n_features_in_ = X.shape[-1]
-        self.classes_, codes = encode_classes(np.asarray(y))
+        if _are_frames(X):
+            self.n_features_in_ = X.shape[-1]
+            self.classes_, codes = encode_classes(np.asarray(y))
+        else:
+            X, codes = self._check_training(X, y)
         (coef,), bias = logistic(self._pooled(X), codes, self.C)
         self.coef_ = np.stack([np.zeros_like(coef), coef]).T
         self.intercept_ = np.array([0.0, *bias])
@@ -92,8 +96,8 @@ class FrameProbe(Classifier):
 
     def _pooled(self, X: Any) -> Floats:
         """Return one vector for each clip; in a matrix, each row is a clip of one frame."""
-        if X.ndim == 2:
-            X = X[:, None]
+        if not _are_frames(X):
+            X = self._check(X)[:, None]
         parts = [pool(block, self.pooling) for block in self._blocks(X)]
         return np.concatenate(parts)
 
@@ -110,6 +114,11 @@ class FrameProbe(Classifier):
             real = frames if padding is None else frames[~padding]
             self._check(real.reshape(-1, frames.shape[-1]))
             yield frames
+
+
+def _are_frames(X: Any) -> bool:
+    """Return whether clips have frames; in a matrix, each row is a clip."""
+    return getattr(X, "ndim", 0) > 2
 
 
 def pool(block: Floats, pooling: Pooling) -> Floats:

@@ -6,9 +6,8 @@ row: a logit, or the probability of a tree.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from obygaze_models.models.common import (
     column_scales,
 )
 from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.parameters import InFile, Positive, Seed, Whole1
 
 Penalty = Literal["l1", "l2"]
 LIBLINEAR_SEED = 42  # liblinear draws the order in which it visits rows
@@ -27,8 +27,6 @@ LIBLINEAR_SEED = 42  # liblinear draws the order in which it visits rows
 
 class Head(Classifier):
     """Base class of the heads with a logit."""
-
-    decision_function: Callable[..., Floats]
 
     def predict_proba(self, X: Any, **options: Any) -> Floats:
         """Return the probability of both classes for each row."""
@@ -46,7 +44,7 @@ class LogisticHead(Head):
     depend on the length of the feature vectors; the released code does not scale.
     """
 
-    C: float = 0.1
+    C: Positive = 0.1
     _: KW_ONLY
     penalty: Penalty = "l2"
     scaled: bool = True
@@ -77,10 +75,10 @@ class TreeHead(Classifier):
     `threshold_`.
     """
 
-    max_depth: int | None = 4
+    max_depth: Annotated[int | None, InFile(Whole1)] = 4
     _: KW_ONLY
-    min_samples_leaf: int = 6
-    random_state: int = 0
+    min_samples_leaf: Whole1 = 6
+    random_state: Seed = 0
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         from sklearn.tree import DecisionTreeClassifier
@@ -98,9 +96,8 @@ class TreeHead(Classifier):
         self.share_ = tree.value[:, 0, 1] / tree.value[:, 0].sum(axis=1)
         self.n_rows_ = tree.n_node_samples.copy()
 
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the fitted attributes; raise an error if they are not a valid tree."""
-        super().from_arrays(arrays)
+    def check_state(self) -> None:
+        """Raise an error if the loaded attributes are not a valid tree."""
         left, right, feature = (
             np.asarray(a) for a in (self.left_, self.right_, self.feature_)
         )

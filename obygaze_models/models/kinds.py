@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from obygaze_models.models.registry import (
-    CAV,
     KINDS,
+    VECTORS,
     Settings,
     default_settings,
     find_kind,
@@ -74,8 +74,8 @@ def list_kinds() -> KindList:
         kinds[name] = default_settings(name)
         types = find_kind(name).types
         required[name] = tuple(key for key in types if key not in kinds[name])
-    kinds[CAV] = {}
-    required[CAV] = ()
+    kinds[VECTORS] = {}
+    required[VECTORS] = ()
     return KindList(kinds, required, frozenset(trainable()))
 
 

@@ -2,28 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_models.models.common import (
-    FixTraining,
-    Floats,
-    Ints,
-    encode_classes,
-    total_variance,
-)
-from obygaze_models.models.estimator import Classifier, ClassWeight
-from obygaze_models.models.fold_data import FoldData, InnerScores
-from obygaze_models.models.linear_solvers import (
-    Machines,
-    Plane,
-    central_bias,
-    logistic,
-    machines_on,
-)
+from obygaze_models.models.common import FixTraining, Floats, Ints, total_variance
+from obygaze_models.models.estimator import Classifier, cached, warn_without_groups
+from obygaze_models.models.linear_solvers import central_bias, logistic, machines_on
 from obygaze_models.models.mlp_network import softmax
+from obygaze_models.models.parameters import (
+    ClassWeight,
+    InFile,
+    Positive,
+    Solver,
+)
 
 # Smaller squared singular values, relative to the largest, are rounding errors.
 SMALLEST = 1e-14
@@ -51,7 +45,7 @@ class LinearProbe(Classifier):
 class LogisticProbe(LinearProbe):
     """Logistic regression with an L2 penalty; the intercept is not penalised."""
 
-    C: float = 1.0
+    C: Positive = 1.0
     _: KW_ONLY
     class_weight: ClassWeight = "balanced"
 
@@ -81,6 +75,8 @@ class RidgeProbe(LinearProbe):
     class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        if groups is None:
+            warn_without_groups(self, "its penalty strength")
         targets = np.where(codes == 1, 1.0, -1.0)[:, None]
         path = RidgePath(X, targets, self._row_weights(codes, self.class_weight))
         alphas = np.array(ALPHAS) * total_variance(X)
@@ -89,7 +85,7 @@ class RidgeProbe(LinearProbe):
         best = int(np.round(self.errors_, DIGITS).argmin())
         self.alpha_ = float(alphas[best])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
-        self._left_out_scores: Floats = targets - left_out[best]
+        self._left_out_scores: Floats = (targets - left_out[best])[:, 0]
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -98,15 +94,8 @@ class RidgeProbe(LinearProbe):
 
     @property
     def left_out_scores_(self) -> Floats:
-        """Scores of the training rows by fits without these rows; not saved with a model."""
+        """Scores of the training rows by fits without their group; not saved with a model."""
         return self._left_out_scores
-
-    def left_out_scores(self, data: FoldData) -> InnerScores:
-        """Return the scores of training rows by fits without their film."""
-        films = data.films[data.train]
-        folds = np.unique(films, return_inverse=True)[1]
-        scores = np.round(self.left_out_scores_[:, 0], DIGITS)
-        return InnerScores(data.y[data.train], scores, folds)
 
 
 class RidgePath:
@@ -211,37 +200,38 @@ def _solve_without(
 
 @dataclass(eq=False)
 class SVMProbe(LinearProbe):
-    """The linear support vector machine of libsvm."""
+    """The linear support vector machine: of libsvm, or for many rows of the solver `primal`.
 
-    C: float = 1.0
+    With "auto", the solver is chosen by the number of rows. Both solve the same problem. With
+    `memory`, fits on the same rows share the dot products of the rows.
+    """
+
+    C: Annotated[
+        float,
+        InFile(
+            Annotated[
+                Literal["published"] | Positive,
+                Meta(description="a number, above 0, or published"),
+            ]
+        ),
+    ] = 1.0
     _: KW_ONLY
     class_weight: ClassWeight = "balanced"
+    solver: Solver = "auto"
+    memory: Any = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        self._fit_rows(machines_on(X), np.arange(len(X)), codes)
-
-    def fit_fold(self, data: FoldData) -> Self:
-        """Fit on the training rows, with the dot products of rows that all fits share."""
-        rows = data.train
-        machines = data.rows.machines
-        self.classes_, codes = encode_classes(data.y[rows])
-        self.n_features_in_ = machines.X.shape[1]
-        normal, bias = self._fit_rows(machines, rows, codes)
-        along = machines.X[rows] @ normal
         weight = self._row_weights(codes, self.class_weight)
-        middle = central_bias(along, codes == 1, weight, bias)
+        rows = np.arange(len(X))
+        machines = cached(self.memory, machines_on)(X, self.solver)
+        normal, bias = machines.svm(rows, codes == 1, self.C, weight)
+        self.coef_ = normal[None]
+        self.intercept_ = np.array([bias])
+        middle = central_bias(X @ normal, codes == 1, weight, bias)
         self._facts = {
             "length": float(np.linalg.norm(normal)),
             "bias_shift": middle - bias,
         }
-        return self
-
-    def _fit_rows(self, machines: Machines, rows: Ints, codes: Ints) -> Plane:
-        weight = self._row_weights(codes, self.class_weight)
-        normal, bias = machines.svm(rows, codes == 1, self.C, weight)
-        self.coef_ = normal[None]
-        self.intercept_ = np.array([bias])
-        return normal, bias
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -250,8 +240,3 @@ class SVMProbe(LinearProbe):
         The shift is the most central optimal bias (`central_bias`) minus the bias of the fit.
         """
         return self._facts
-
-    @property
-    def needs_products(self) -> bool:
-        """Whether the fit uses the dot products of the rows of the store."""
-        return True

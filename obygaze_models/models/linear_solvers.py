@@ -1,6 +1,10 @@
 """Solvers of support vector machines and of logistic regression."""
 
+from __future__ import annotations
+
+import hashlib
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +23,7 @@ from obygaze_models.models.common import (
     one_thread,
     total_variance,
 )
+from obygaze_models.models.fold_data import Memo, digest_of
 from obygaze_models.models.primal import NARROW, WIDTHS, hinge_plane
 from obygaze_models.models.registry import PRIMAL, choose_solver
 
@@ -43,15 +48,57 @@ FAR_MEAN = 100
 MIN_RANGE = 0.01  # in units of the decision; the margin is 2 units wide
 
 
-def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
+def machines_on(X: NDArray[Any], solver: str = "auto") -> Machines:
     """Return the support vector machines of some rows.
 
     Args:
         X: The rows.
-        solver: A name from `choose_solver`, or "" for the default of this number of rows.
+        solver: "libsvm", "primal", or "auto" for the default of this number of rows.
     """
-    is_primal = (solver or choose_solver(len(X))) == PRIMAL
-    return PrimalRows(X) if is_primal else Gram(X)
+    if solver == "auto":
+        solver = choose_solver(len(X))
+    return PrimalRows(X) if solver == PRIMAL else Gram(X)
+
+
+class RowMemory(Memo):
+    """A cache of results for fits on rows of one matrix: they share the dot products of its rows.
+
+    Rows are found by their values. The products are computed when a fit needs them first.
+    """
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        super().__init__()
+        self.X = X
+        self._last: tuple[bytes, Any] = (b"", None)
+
+    def cache(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with its results remembered by its arguments."""
+        return self._machines if function is machines_on else super().cache(function)
+
+    def _machines(self, X: Floats, solver: str) -> Any:
+        """Return the machines of rows. Only the last are kept, because their products are large."""
+        key = digest_of(X, solver)
+        if self._last[0] != key:
+            machines = machines_on(X, solver)
+            rows = [self._numbers.get(key_of_row, -1) for key_of_row in _row_keys(X)]
+            if isinstance(machines, Gram) and -1 not in rows:
+                machines.products = self._all.products[np.ix_(rows, rows)]
+            self._last = key, machines
+        return self._last[1]
+
+    @cached_property
+    def _all(self) -> Gram:
+        return Gram(self.X)
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {key: number for number, key in enumerate(_row_keys(self.X))}
+
+
+def _row_keys(X: NDArray[Any]) -> list[bytes]:
+    """Return a hash of the values of each row."""
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
 
 
 class Scales:
@@ -136,10 +183,6 @@ class Gram:
         """Bytes of the rows, and of their dot products if these are computed."""
         has_products = "products" in vars(self)
         return self.X.nbytes + (self.products.nbytes if has_products else 0)
-
-    def prepare(self) -> None:
-        """Compute the dot products, which all fits share, before processes are forked."""
-        self.products  # noqa: B018 - a cached property
 
     def svm(
         self,
@@ -233,6 +276,8 @@ class Gram:
 
     def _compute_products(self, rows: Ints) -> Floats:
         """Return the dot products of all pairs of some rows; the last result is cached."""
+        if np.array_equal(rows, np.arange(len(self.X))):
+            return self.products
         key = rows.tobytes()
         if self._last[0] != key:
             self._last = key, self.products[np.ix_(rows, rows)]
@@ -252,9 +297,6 @@ class PrimalRows:
     def n_bytes(self) -> int:
         """Bytes of the rows."""
         return self.X.nbytes
-
-    def prepare(self) -> None:
-        """Do nothing: fits share only the rows."""
 
     def svm(
         self,

@@ -5,24 +5,22 @@ depend on the fits that are trained with it.
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
-    balanced_weights,
     check_values,
-    encode_classes,
     one_thread,
 )
-from obygaze_models.models.estimator import Classifier, ClassWeight
-from obygaze_models.models.fold_data import FoldData, InnerScores
+from obygaze_models.models.estimator import Classifier, check_features
 from obygaze_models.models.mlp_network import (
     Loss,
     Network,
@@ -31,6 +29,7 @@ from obygaze_models.models.mlp_network import (
     softmax,
     with_ones,
 )
+from obygaze_models.models.parameters import ClassWeight, Positive, Seed, Whole, Whole1
 
 
 @dataclass(eq=False)
@@ -44,53 +43,71 @@ class MLPProbe(Classifier):
     have one value per epoch.
     """
 
-    hidden: Sequence[int] = (128,)
+    hidden: Annotated[
+        tuple[Whole1, ...],
+        Meta(min_length=1, description="a list of whole numbers, at least 1"),
+    ] = (128,)
     _: KW_ONLY
-    min_epochs: int = 5
-    max_epochs: int = 100
-    patience: int = 5
-    batch_size: int = 16
-    learning_rate: float = 1e-3
-    dropout: float = 0.0
+    min_epochs: Whole = 5
+    max_epochs: Whole1 = 100
+    patience: Whole1 = 5
+    batch_size: Whole1 = 16
+    learning_rate: Positive = 1e-3
+    dropout: Annotated[float, Meta(ge=0, le=0.99)] = 0.0
     class_weight: ClassWeight = None
     keep: Literal["best", "last"] = "best"
     double_softmax: bool = False
-    random_state: int = 0
+    random_state: Seed = 0
 
     layers_: list[NDArray[Any]] = field(init=False, repr=False)
     kept_epoch_: int = field(init=False, repr=False)
     train_loss_: NDArray[Any] = field(init=False, repr=False)
     validation_loss_: NDArray[Any] = field(init=False, repr=False)
 
-    def fit_folds(self, folds: Sequence[FoldData]) -> list[Any]:
-        """Return one fit per fold, trained together; training rows must be the same.
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
+        """Fit, stop early on validation rows, and return the estimator.
 
-        A fit stops early on its validation rows; without validation rows, it runs all epochs.
+        Args:
+            X: One row of numbers for each clip.
+            y: The class of each row.
+            validation: Rows and classes to stop on. None: all epochs are run.
         """
-        data = folds[0]
-        X = data.rows.X
-        validations = [fold.validation for fold in folds]
-        used = np.concatenate([data.train, *validations])
-        check_values(float(np.abs(X[used]).max(initial=0.0)))
-        classes, _ = encode_classes(data.y[data.train])
-        fits = [deepcopy(self) for _ in folds]
-        for fit in fits:
-            fit.n_features_in_ = X.shape[1]
-            fit.classes_ = classes
-        seed = self.random_state
-        training = _Training(with_ones(X), data.y, data.train, seed)
-        training.fit(fits, validations)
+        (fitted,) = self.fit_validations(X, y, [validation])
+        vars(self).update(vars(fitted))
+        return self
+
+    def fit_validations(
+        self, X: Any, y: Any, validations: Sequence[tuple[Any, Any] | None]
+    ) -> list[Self]:
+        """Return one fit for each set of validation rows, trained together on the same rows.
+
+        Each fit equals that of `fit` with its validation rows.
+        """
+        rows, codes = self._check_training(X, y, (np.float32, np.float64))
+        fits = [copy(self) for _ in validations]
+        largest = float(np.abs(rows).max(initial=0.0))
+        held_out = []
+        for validation in validations:
+            validating, labels = self._check_validation(validation)
+            largest = max(largest, float(np.abs(validating).max(initial=0.0)))
+            held_out.append((with_ones(validating), labels))
+        check_values(largest)
+        _train(fits, with_ones(rows), codes, held_out)
         return fits
 
-    def fit_fold(self, data: FoldData) -> Self:
-        """Return a fit that stops early on the validation rows."""
-        fitted: Self
-        (fitted,) = self.fit_folds([data])
-        return fitted
-
-    def left_out_scores(self, data: FoldData) -> InnerScores:
-        """Return None, because fits without some training rows would need validation rows."""
-        return InnerScores()
+    def _check_validation(
+        self, validation: tuple[Any, Any] | None
+    ) -> tuple[Floats, Ints]:
+        """Return checked validation rows and their class numbers; none without validation rows."""
+        if validation is None or not len(validation[0]):
+            return np.empty((0, self.n_features_in_)), np.empty(0, dtype=np.int64)
+        rows = check_features(self, validation[0])
+        labels = np.asarray(validation[1])
+        if len(labels) != len(rows) or not np.isin(labels, self.classes_).all():
+            raise FixTraining(
+                "expected a class of the training rows for each validation row"
+            )
+        return rows, np.searchsorted(self.classes_, labels)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -168,47 +185,44 @@ class _EarlyStop:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """Rows with a last column of ones, their classes, the training rows and a seed."""
+def _train(
+    probes: Sequence[MLPProbe],
+    rows: Singles,
+    codes: Ints,
+    validations: Sequence[tuple[Singles, Ints]],
+) -> None:
+    """Train probes with the same settings together; each has its own validation rows.
 
-    rows: Singles
-    codes: Ints
-    train: Ints
-    seed: int
-
-    def fit(self, probes: Sequence[MLPProbe], validations: Sequence[Ints]) -> None:
-        """Train probes with the same settings together; each has its own validation rows."""
-        probe = probes[0]
-        codes = self.codes[self.train]
-        n_classes = len(probe.classes_)
+    The last column of all rows is 1.
+    """
+    probe = probes[0]
+    n_classes = len(probe.classes_)
+    weights = probe._weights_of_classes(codes, probe.class_weight)
+    if weights is None:
         weights = np.ones(n_classes)
-        if probe.class_weight == "balanced":
-            weights = balanced_weights(codes)
-        rng = np.random.default_rng(self.seed)
-        width = self.rows.shape[1]
-        network = Network((width - 1, *probe.hidden, n_classes), rng)
-        target = np.eye(n_classes, dtype=np.float32)[codes]
-        weight = weights[codes].astype(np.float32)
-        stops = []
-        for fitted, rows in zip(probes, validations, strict=True):
-            stop = _EarlyStop(self.rows[rows], self.codes[rows], weights, fitted)
-            stops.append(stop)
-        # One buffer for all epochs: allocating it again costs more than the copy.
-        ordered_rows = np.empty((len(codes), width), dtype=np.float32)
-        with one_thread():
-            while any(stop.running for stop in stops):
-                order = rng.permutation(len(codes))
-                # The default mode "raise" would make a further copy.
-                in_order = self.train[order]
-                self.rows.take(in_order, axis=0, out=ordered_rows, mode="clip")
-                data = ordered_rows, target[order], weight[order]
-                train_loss = _epoch(network, data, probe, rng)
-                for stop in stops:
-                    if stop.running:
-                        stop.update(network, train_loss)
-        for stop in stops:
-            stop.finish()
+    rng = np.random.default_rng(probe.random_state)
+    width = rows.shape[1]
+    network = Network((width - 1, *probe.hidden, n_classes), rng)
+    target = np.eye(n_classes, dtype=np.float32)[codes]
+    weight = weights[codes].astype(np.float32)
+    stops = [
+        _EarlyStop(held, labels, weights, fitted)
+        for fitted, (held, labels) in zip(probes, validations, strict=True)
+    ]
+    # One buffer for all epochs: allocating it again costs more than the copy.
+    ordered_rows = np.empty_like(rows)
+    with one_thread():
+        while any(stop.running for stop in stops):
+            order = rng.permutation(len(codes))
+            # The default mode "raise" would make a further copy.
+            rows.take(order, axis=0, out=ordered_rows, mode="clip")
+            data = ordered_rows, target[order], weight[order]
+            train_loss = _epoch(network, data, probe, rng)
+            for stop in stops:
+                if stop.running:
+                    stop.update(network, train_loss)
+    for stop in stops:
+        stop.finish()
 
 
 def _epoch(

@@ -1,8 +1,9 @@
 """The registry of models: the class and the settings of each model type, by name.
 
 A protocol names a model type, such as `kind = "pcbm-lr"`. `KINDS` contains for each type the
-estimator class, and the types and defaults of its settings; `build` returns an unfitted estimator.
-An unknown type or setting is an error that lists the known ones.
+estimator class, and the parameter of each setting; types and defaults are those of the class.
+`build` returns an unfitted estimator. An unknown type or setting is an error that lists the known
+ones.
 
     >>> from obygaze_models.models.registry import build, default_settings
     >>> default_settings("logistic")
@@ -10,22 +11,21 @@ An unknown type or setting is an error that lists the known ones.
     >>> build("logistic", {"C": 0.5})
     LogisticProbe(C=0.5, class_weight='balanced')
 
-`build_bank` returns concept vectors without a head. Nothing is imported before an estimator is
-built, so a command can read names and settings at start.
+`build_bank` returns concept vectors without a head. A module of estimators is imported when one of
+its classes is needed.
 """
 
 import inspect
 import math
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import Annotated, Any, Literal, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
-
-from obygaze_features.core.errors import FixInput, near
+from obygaze_features.core.errors import FixInput, Mismatch, near
 from obygaze_features.core.schema_check import one_of, problem_with
 from obygaze_features.core.user_code import (
     UserCode,
@@ -33,25 +33,29 @@ from obygaze_features.core.user_code import (
     is_of_sklearn,
     is_user_code,
 )
+from obygaze_models.models.parameters import type_in_file
 
 Settings = dict[str, Any]
 
-# The estimator classes that can be saved, each with its module; a saved model names its class.
+# The estimator classes, each with its module; a saved model names its class.
 CLASSES = {
     "MLPProbe": "mlp",
     "LogisticProbe": "linear",
     "RidgeProbe": "linear",
     "SVMProbe": "linear",
     "FrameProbe": "frames",
-    "ConceptBank": "concepts",
+    "CAV": "concepts",
     "LogisticHead": "heads",
     "TreeHead": "heads",
     "ResidualHead": "bottleneck",
-    "Bottleneck": "bottleneck",
+    "PCBM": "bottleneck",
     "ZeroShot": "sentences",
+    "PartScaling": "scaling",
+    "Scaling": "scaling",
 }
-# The class for user code and scikit-learn; it cannot be saved.
-OWN_CLASS = {"OwnClassifier": "own"}
+# Parameters of how a fit is computed; a saved model does not have them.
+RUN_PARAMETERS = frozenset({"memory", "verbose", "transform_input", "n_jobs"})
+NO_VALUE = "none"  # the parameter None in a file
 # Keys of a model in a protocol that are not parameters of a class of user code.
 PACKAGE = "package"  # the setting that holds the version of the code
 RESERVED = ("kind", PACKAGE)
@@ -97,131 +101,16 @@ BASELINES = {
 UNTRAINED = tuple(name for name, kind in BASELINES.items() if not kind.is_trained)
 
 
-# ---- settings: a type and a default each ----
-
-_Positive = Annotated[
-    float, Meta(gt=0, le=sys.float_info.max, description="a number, above 0")
-]
-_Whole = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
-_Whole1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
-_Weight = Literal["balanced", "none"]
-_Attribute = Annotated[
-    str, Meta(min_length=1, description="an attribute of the prompt file")
-]
+# The parameters of concept vectors, and of the bottleneck that has them, by their settings.
+BANK = {
+    "tolerance": "bank__C",
+    "best_of_folds": "bank__best_of_folds",
+    "balance": "bank__balance",
+    "unit_norm": "bank__unit_norm",
+    "against": "bank__against",
+    "cross_fit": "cross_fit",
+}
 PUBLISHED_TOLERANCE = "published"  # the tolerance of a concept in the released code
-
-
-class Ridge(Struct):
-    """The settings of a ridge classifier, whose penalty is chosen by leave-one-film-out errors."""
-
-    class_weight: _Weight = "none"
-
-
-class Logistic(Struct):
-    """The settings of a logistic regression on features."""
-
-    C: _Positive = 1.0
-    class_weight: _Weight = "balanced"
-
-
-class Svm(Struct):
-    """The settings of a linear support vector machine."""
-
-    C: Annotated[
-        Literal["published"] | _Positive,
-        Meta(description="a number, above 0, or published"),
-    ] = 1.0
-    class_weight: _Weight = "balanced"
-
-
-class Perceptron(Struct):
-    """The settings of a multilayer perceptron."""
-
-    hidden: Annotated[
-        tuple[_Whole1, ...],
-        Meta(min_length=1, description="a list of whole numbers, at least 1"),
-    ] = (128,)
-    min_epochs: _Whole = 5
-    max_epochs: _Whole1 = 100
-    patience: _Whole1 = 5
-    batch_size: _Whole1 = 16
-    learning_rate: _Positive = 1e-3
-    dropout: Annotated[float, Meta(ge=0, le=0.99)] = 0.0
-    class_weight: _Weight = "none"
-    keep: Literal["best", "last"] = "best"
-    double_softmax: bool = False
-
-
-class Bank(Struct):
-    """The settings of concept vectors, which are fitted on clips or made from `texts`.
-
-    Two settings need published folds (see `ConceptBank`). The tolerance "folds" is the tolerance
-    with the best mean F1 over these folds. `best_of_folds` keeps the best of the vectors that are
-    each fitted without one fold.
-    """
-
-    tolerance: Annotated[
-        Literal["published", "inner", "folds"]
-        | _Positive
-        | Annotated[dict[str, _Positive], Meta(min_length=1)],
-        Meta(
-            description="a number, above 0, a table of such numbers by concept, or one"
-            " of published, inner, folds"
-        ),
-    ] = "inner"
-    best_of_folds: bool = False
-    balance: Literal["weights", "subsample", "none"] = "weights"
-    unit_norm: bool = True
-    against: Literal["EN", "absent"] = "absent"
-    cross_fit: _Whole = 5
-    texts: Annotated[
-        str, Meta(description="a file that `obygaze extract text` wrote")
-    ] = ""
-
-
-class Tree(Bank):
-    """The settings of a bottleneck with a decision tree."""
-
-    max_depth: _Whole1 = 4
-    min_samples_leaf: _Whole1 = 6
-    random_state: Annotated[int, Meta(ge=0, lt=2**32)] = 0  # the range of scikit-learn
-
-
-class LogisticBottleneck(Bank):
-    """The settings of a bottleneck with a logistic regression."""
-
-    C: _Positive = 0.1
-    penalty: Literal["l1", "l2"] = "l2"
-    scaled: bool = True
-
-
-class HybridBottleneck(Bank):
-    """The settings of a bottleneck with a residual that reads the features."""
-
-    C: _Positive = 0.1
-    residual_C: _Positive = 0.01
-    scaled: bool = True
-
-
-class Attributes(Struct):
-    """The settings of a zero-shot model with two attributes of a prompt file."""
-
-    texts: Annotated[
-        str,
-        Meta(min_length=1, description="a file that `obygaze extract text` wrote"),
-    ]
-    positive: _Attribute
-    negative: _Attribute
-
-
-class Frames(Struct):
-    """The settings of a logistic regression on pooled frames."""
-
-    pooling: Literal["max", "mean", "last"] = "max"
-    C: _Positive = 1.0
-
-
-BANK = tuple(name for name in Bank.__struct_fields__ if name != TEXTS)
 
 
 # ---- kinds ----
@@ -233,21 +122,41 @@ class ModelKind:
 
     Attributes:
         estimator: The name of the estimator class.
-        settings: The settings, named as the parameters of the class or of its head.
-        head: The name of the head class of a bottleneck.
+        settings: The parameter of each setting, such as `head__C`, or the names of settings that
+            are parameters of the same name.
+        parts: The class of each part that is not the default of its parameter.
         class_name: The name of a class of user code or scikit-learn.
+        required: The settings without a default.
         reads: The features of a clip: one vector, or one vector per frame.
         is_trained: Whether scores depend on the training clips.
         has_epochs: Whether training starts from random weights and stops early on validation clips.
     """
 
     estimator: str
-    settings: type[Struct] = Struct
-    head: str = ""
+    settings: Mapping[str, str] | Sequence[str] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
     class_name: str = ""
+    required: Sequence[str] = ()
     reads: Literal["clip", "frames"] = "clip"
     is_trained: bool = True
     has_epochs: bool = False
+
+    @property
+    def head(self) -> str:
+        """The name of the head class of a bottleneck, or "" for other types."""
+        return self.parts.get("head", "")
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameter of each setting."""
+        if isinstance(self.settings, Mapping):
+            return dict(self.settings)
+        return {name: name for name in self.settings}
+
+    def make(self) -> Any:
+        """Return an unfitted estimator with the defaults of the type."""
+        parts = {name: estimator_class(one)() for name, one in self.parts.items()}
+        return estimator_class(self.estimator)(**parts)
 
     @cached_property
     def _own(self) -> dict[str, Any]:
@@ -267,7 +176,13 @@ class ModelKind:
         if self.class_name:
             package = Annotated[str, one_of((self._own[PACKAGE],))]
             return {**dict.fromkeys(self._own, Any), PACKAGE: package}
-        return get_type_hints(self.settings, include_extras=True)
+        made = self.make()
+        types = {}
+        for setting, path in self.parameters.items():
+            part, _, name = path.rpartition("__")
+            owner = getattr(made, part) if part else made
+            types[setting] = type_in_file(type(owner), name)
+        return types
 
     @property
     def defaults(self) -> Settings:
@@ -276,24 +191,56 @@ class ModelKind:
             return {
                 name: value for name, value in self._own.items() if _is_plain(value)
             }
-        # Settings without a default come first.
-        names = self.settings.__struct_fields__
-        values = self.settings.__struct_defaults__
-        return dict(zip(names[len(names) - len(values) :], values, strict=True))
+        values = self.make().get_params()
+        defaults = {}
+        for setting, path in self.parameters.items():
+            if setting not in self.required:
+                value = values[path]
+                defaults[setting] = NO_VALUE if value is None else value
+        return defaults
 
 
-CAV = "cav"  # concept vectors without a head, for `obygaze train`
+VECTORS = "cav"  # concept vectors without a head, for `obygaze train`
 DEFAULT_TASK = "EN_S"  # a task of the protocol `honest`, used if no task is stated
+_OF_SENTENCES = (TEXTS, "positive", "negative")
+_BOTTLENECK = {**BANK, TEXTS: TEXTS, "C": "head__C"}
 KINDS = {
-    "mlp": ModelKind("MLPProbe", Perceptron, has_epochs=True),
-    "logistic": ModelKind("LogisticProbe", Logistic),
-    "ridge": ModelKind("RidgeProbe", Ridge),
-    "svm": ModelKind("SVMProbe", Svm),
-    "frames": ModelKind("FrameProbe", Frames, reads="frames"),
-    "pcbm-dt": ModelKind("Bottleneck", Tree, "TreeHead"),
-    "pcbm-lr": ModelKind("Bottleneck", LogisticBottleneck, "LogisticHead"),
-    "pcbm-h": ModelKind("Bottleneck", HybridBottleneck, "LogisticHead"),
-    "zero-shot": ModelKind("ZeroShot", Attributes, is_trained=False),
+    "mlp": ModelKind(
+        "MLPProbe",
+        (
+            *("hidden", "min_epochs", "max_epochs", "patience", "batch_size"),
+            *("learning_rate", "dropout", "class_weight", "keep", "double_softmax"),
+        ),
+        has_epochs=True,
+    ),
+    "logistic": ModelKind("LogisticProbe", ("C", "class_weight")),
+    "ridge": ModelKind("RidgeProbe", ("class_weight",)),
+    "svm": ModelKind("SVMProbe", ("C", "class_weight")),
+    "frames": ModelKind("FrameProbe", ("pooling", "C"), reads="frames"),
+    "pcbm-dt": ModelKind(
+        "PCBM",
+        {
+            **BANK,
+            TEXTS: TEXTS,
+            "max_depth": "head__max_depth",
+            "min_samples_leaf": "head__min_samples_leaf",
+            "random_state": "head__random_state",
+        },
+        {"bank": "CAV", "head": "TreeHead"},
+    ),
+    "pcbm-lr": ModelKind(
+        "PCBM",
+        {**_BOTTLENECK, "penalty": "head__penalty", "scaled": "head__scaled"},
+        {"bank": "CAV", "head": "LogisticHead"},
+    ),
+    "pcbm-h": ModelKind(
+        "PCBM",
+        {**_BOTTLENECK, "residual_C": "residual__C", "scaled": "head__scaled"},
+        {"bank": "CAV", "head": "LogisticHead", "residual": "ResidualHead"},
+    ),
+    "zero-shot": ModelKind(
+        "ZeroShot", _OF_SENTENCES, required=_OF_SENTENCES, is_trained=False
+    ),
 }
 
 
@@ -318,13 +265,13 @@ def trainable() -> list[str]:
     for name, kind in KINDS.items():
         if kind.reads == "clip" and kind.is_trained:
             names.append(name)
-    return [*names, CAV]
+    return [*names, VECTORS]
 
 
 def find_kind(name: str) -> ModelKind:
     """Return a model type by name; raise an error that lists the known types."""
     if is_user_code(name) or is_of_sklearn(name):
-        return ModelKind("OwnClassifier", class_name=name)
+        return ModelKind("", class_name=name)
     return KINDS[_known_name(name, KINDS, "model kind")]
 
 
@@ -380,9 +327,35 @@ def _is_plain(value: Any) -> bool:
 
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
-    classes = {**CLASSES, **OWN_CLASS}
-    module = classes[_known_name(name, classes, "estimator")]
+    module = CLASSES[_known_name(name, CLASSES, "estimator")]
     return getattr(import_module(f"{__package__}.{module}"), name)
+
+
+def class_of_name(name: Any) -> Any:
+    """Return the class of an estimator in a saved model, or None for an unknown name."""
+    known = isinstance(name, str) and name in CLASSES
+    return estimator_class(name) if known else None
+
+
+def name_of_class(made: type) -> str:
+    """Return the name of an estimator class in a saved model; raise an error if it has none."""
+    name: str = made.__name__
+    if class_of_name(name) is not made:
+        raise FixInput(f"{public_path(made)} cannot be saved as a model")
+    return name
+
+
+def public_path(made: type) -> str:
+    """Return the name of a class for a message: `sklearn.svm.SVC`, or `mine.py:NearestMean`.
+
+    Private modules are left out.
+    """
+    module = sys.modules.get(made.__module__)
+    file = getattr(module, "__file__", None)
+    if file and module is not None and module.__spec__ is None:  # a file of a user
+        return f"{Path(file).name}:{made.__name__}"
+    modules = [part for part in made.__module__.split(".") if not part.startswith("_")]
+    return ".".join([*modules, made.__name__])
 
 
 def default_settings(kind: str) -> Settings:
@@ -426,56 +399,73 @@ def build(
             raise FixInput(
                 f"{name} {problem}, got {value!r}", where=f"settings of {kind}"
             )
-    values = {**model_kind.defaults, **(settings or {})}
-    estimator = estimator_class(model_kind.estimator)
     if model_kind.class_name:
-        if values.get("random_state", seed) is None:
-            values["random_state"] = seed
-        return estimator(model_kind.class_name, values)
-    not_of_head = (*BANK, TEXTS, "residual_C") if model_kind.head else ()
-    parameters = {}
-    for name, value in values.items():
-        if name not in not_of_head:
-            parameters[name] = _parameter(value)
+        values = {**model_kind.defaults, **(settings or {})}
+        return build_own(model_kind.class_name, values, seed)
+    estimator = model_kind.make()
+    for name, value in (settings or {}).items():
+        path = model_kind.parameters[name]
+        estimator.set_params(**{path: _parameter(value)})
     if model_kind.has_epochs:
-        parameters["random_state"] = seed
-    if not model_kind.head:
-        return estimator(**parameters)
-    residual = None
-    if "residual_C" in values:
-        residual = estimator_class("ResidualHead")(values["residual_C"])
-    return estimator(
-        build_bank(values, seed=seed),
-        estimator_class(model_kind.head)(**parameters),
-        residual=residual,
-        cross_fit=values["cross_fit"],
-        texts=values[TEXTS],
-    )
+        estimator.set_params(random_state=seed)
+    if model_kind.head:
+        estimator.set_params(bank__random_state=seed)
+    return estimator
 
 
 def _parameter(value: Any) -> Any:
     """Return the value of a setting as a parameter of a class."""
     if isinstance(value, list):
         return tuple(value)
-    return None if value == "none" else value
+    return None if value == NO_VALUE else value
+
+
+def build_own(name: str, values: Settings, seed: int) -> Any:
+    """Return the unfitted estimator of a class of user code or scikit-learn.
+
+    Args:
+        name: The name of the class, or of a function that returns an estimator.
+        values: The parameters of the class, and `package`: the version of its code. An error is
+            raised if the code has a different version now.
+        seed: The value of a parameter `random_state` of None.
+    """
+    user_code = find_user_code(name)
+    settings = {**values}
+    package = settings.pop(PACKAGE, user_code.package)
+    if package != user_code.package:
+        raise Mismatch(
+            f"{name} was changed during the run: expected {package}, got"
+            f" {user_code.package}",
+            hint="run the command again",
+        )
+    if settings.get("random_state", seed) is None:
+        settings["random_state"] = seed
+    for parameter in class_parameters(user_code):
+        # TOML has lists only; a parameter with a tuple as default gets a tuple.
+        default = parameter.default
+        value = settings.get(parameter.name)
+        if isinstance(default, list | tuple) and isinstance(value, list | tuple):
+            settings[parameter.name] = type(default)(value)
+    own_class = user_code.load()
+    estimator = user_code.call(lambda: own_class(**settings), "failed")
+    if not callable(getattr(estimator, "fit", None)):
+        raise user_code.refuse("must be the class of a classifier; it has no fit()")
+    return estimator
 
 
 def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
-    """Return the unfitted `ConceptBank` for the settings of a bottleneck.
+    """Return the unfitted concept vectors for the settings of a bottleneck.
 
     Args:
         settings: All settings of `BANK`; other settings are ignored.
         seed: The seed of balanced subsamples.
     """
-    bank = estimator_class("ConceptBank")
-    return bank(
-        C=settings["tolerance"],
-        balance=_parameter(settings["balance"]),
-        unit_norm=settings["unit_norm"],
-        random_state=seed,
-        against=settings["against"],
-        best_of_folds=settings["best_of_folds"],
-    )
+    bank = estimator_class("CAV")(random_state=seed)
+    for name, path in BANK.items():
+        part, _, parameter = path.partition("__")
+        if part == "bank":
+            bank.set_params(**{parameter: _parameter(settings[name])})
+    return bank
 
 
 def _known_name(name: str, names: Iterable[str], noun: str) -> str:

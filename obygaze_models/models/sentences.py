@@ -1,23 +1,27 @@
 """Zero-shot models: sentences describe two classes, or concepts; nothing is trained."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 import numpy as np
+from msgspec import Meta
 
+from obygaze_features.store import read_texts
 from obygaze_models.models.common import Floats
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.fold_data import FoldData, InnerScores
+from obygaze_models.models.parameters import Attribute, Texts
 from obygaze_models.text_vectors import Sentences
 
 
-def bank_from_sentences(sentences: Sentences) -> ConceptBank:
+def bank_from_sentences(sentences: Sentences) -> CAV:
     """Return the directions of sentences (`text_vectors.Sentences`) as concept vectors.
 
     A margin is the dot product of a row with a direction.
     """
-    bank = ConceptBank([*sentences.directions])
+    bank = CAV([*sentences.directions])
     vectors = np.array([*sentences.directions.values()])
     bank.n_features_in_ = vectors.shape[1]
     bank.concepts_ = np.asarray(bank.concepts, dtype=np.str_)
@@ -28,6 +32,13 @@ def bank_from_sentences(sentences: Sentences) -> ConceptBank:
     return bank
 
 
+def sentences_of(texts: str, sentences: Mapping[str, Sentences] | None) -> Sentences:
+    """Return the sentences of a file; it is read if they are not given."""
+    if sentences is not None:
+        return sentences[texts]
+    return Sentences.of(read_texts(Path(texts)))
+
+
 @dataclass(eq=False)
 class ZeroShot(Classifier):
     """Separate two classes by two attributes of a prompt file; nothing is trained.
@@ -35,31 +46,28 @@ class ZeroShot(Classifier):
     The direction of an attribute is the mean text embedding of its sentences.
     """
 
-    texts: str = ""
-    positive: str = ""
-    negative: str = ""
+    texts: Annotated[Texts, Meta(min_length=1)] = ""
+    positive: Attribute = ""
+    negative: Attribute = ""
 
-    def fit_fold(self, data: FoldData) -> Self:
-        """Store the difference of the directions of the two attributes; no row is used."""
-        directions = data.sentences[self.texts].directions
+    def fit(
+        self, X: Any, y: Any, sentences: Mapping[str, Sentences] | None = None
+    ) -> Self:
+        """Store the difference of the directions of the two attributes; no row is used.
+
+        Args:
+            X: Rows; only their number of features is used.
+            y: The class of each row; only the classes are used.
+            sentences: The sentences of each file, by its path. None: the file `texts` is read.
+        """
+        self._check_training(X, y)
+        directions = sentences_of(self.texts, sentences).directions
         self.direction_ = directions[self.positive] - directions[self.negative]
         return self
 
-    def left_out_scores(self, data: FoldData) -> InnerScores | None:
-        """Return the scores of the training rows, which did not train the model.
-
-        Return None if a published scheme makes the splits.
-        """
-        # A published scheme makes only the choices that its publication made.
-        if data.file_folds is not None:
-            return None
-        rows = data.train
-        scores = data.rows.equalize(rows, self.decision_function(data.rows.X[rows]))
-        return InnerScores(data.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
-
     def decision_function(self, X: Any) -> Floats:
         """Return the cosine with the positive direction, minus the cosine with the negative one."""
-        rows = np.asarray(X, dtype=np.float64)
+        rows = self._check(X)
         lengths = np.linalg.norm(rows, axis=1)
         products: Floats = rows @ self.direction_
         # A row of zeros gets the score 0.

@@ -21,6 +21,7 @@ from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.fold_data import FoldData
+from obygaze_models.models.preprocessing import apply_steps, last_step, steps_of
 from obygaze_models.models.registry import (
     BANK,
     TEXTS,
@@ -77,7 +78,7 @@ def concept_tables(
         weights: dict[str, float] = {}
         of_model = {"store": run.name, "model": name, "train": task}
         try:
-            bottleneck = fit(run.preprocess(unfitted), data).core
+            bottleneck = last_step(fit(run.preprocess(unfitted), data))
         except FixTraining:
             bottleneck = None
         if bottleneck is not None:
@@ -119,7 +120,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     held = hold_out_nothing(run.table, clips)
     whole = run.fold_data(run.protocol.train_tasks[0], held)
     try:
-        bank = _bank(run, settings, whole).core
+        bank = last_step(_bank(run, settings, whole))
     except FixTraining:
         return {}
     names = bank.concepts_.tolist()
@@ -199,8 +200,9 @@ def _left_out_margins(
             found = _bank(run, settings, data)
         except FixTraining:
             continue
-        of_rows = found.margins(run.rows.machines.X)[tested]
-        for column, name in enumerate(found.core.concepts_.tolist()):
+        steps, vectors = steps_of(found)
+        of_rows = vectors.margins(apply_steps(steps, run.rows.X))[tested]
+        for column, name in enumerate(vectors.concepts_.tolist()):
             if name in names:
                 tied = run.rows.equalize(tested, of_rows[:, column])
                 margins[tested, names.index(name)] = tied
@@ -212,8 +214,7 @@ def _bank(run: StoreRun, settings: Mapping[str, Any], data: FoldData) -> Any:
     if settings[TEXTS]:
         return bank_from_sentences(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)
-    (bank,) = run.preprocess(unfitted).fit_folds([data])
-    return bank
+    return fit(run.preprocess(unfitted), data)
 
 
 def _order_in_films(

@@ -24,7 +24,7 @@ from obygaze_models.models.common import (
     row_hashes,
     with_padding,
 )
-from obygaze_models.models.joined import FeaturePart
+from obygaze_models.models.scaling import FeaturePart
 from obygaze_models.protocols.clips import TaskClips
 from obygaze_models.protocols.schema import Data, Protocol
 

@@ -67,7 +67,6 @@ from obygaze_models.runner.processes import fitting, map_in_processes
 from obygaze_models.runner.store_run import (
     Fitted,
     StoreRun,
-    build_estimators,
     fit_baseline,
     fit_model,
     fit_seed,
@@ -316,8 +315,6 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
     n_tests = 0
     for fits in parts:
         n_tests += sum(len(tests) for _, tests in fits)
-    if parts:
-        prepare(run)
 
     def tests_of_fold(number: int) -> Outcomes:
         outcomes: Outcomes = {}
@@ -336,15 +333,6 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
     # Leaks are checked again, because the clips of concept vectors are known only after the fits.
     run.check_leaks([one.leak for one in outcomes.values() if isinstance(one, OneTest)])
     return group_into_cells(run, run.protocol.model_names, outcomes)
-
-
-def prepare(run: StoreRun) -> None:
-    """Compute the dot products of rows that all fits share, before processes are forked."""
-    task = run.protocol.train_tasks[0]
-    for model in run.models.values():
-        estimator = build_estimators(run, model, task, run.protocol.fit.seed)[0]
-        if estimator.needs_products:
-            run.rows.machines.prepare()
 
 
 # A seed, and the tests whose fits have the same training rows and are made together.

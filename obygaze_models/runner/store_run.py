@@ -11,22 +11,28 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import NO_GROUP, Leak, check_leaks, find_leak
 from obygaze_models.evaluation.predictions import NO_ROWS, FloatArray, IntArray
 from obygaze_models.evaluation.tables import Pair
+from obygaze_models.models.estimator import Estimator
 from obygaze_models.models.examples import concept_example_rows, known_concepts
 from obygaze_models.models.fitting import (
     decision_threshold,
+    facts_of,
     fit_best,
     gives_probabilities,
     inner_scores,
+    reads_concepts,
     score_rows,
+    stops_early,
 )
 from obygaze_models.models.fold_data import (
     Concepts,
     FeatureRows,
     FoldData,
     InnerScores,
+    Memo,
     check_classes,
 )
-from obygaze_models.models.preprocessing import with_preprocessing
+from obygaze_models.models.linear_solvers import RowMemory
+from obygaze_models.models.preprocessing import last_step, with_preprocessing
 from obygaze_models.models.registry import (
     BASELINES,
     build,
@@ -60,6 +66,7 @@ class StoreRun:
     features: Features | None
     folds: Folds
     sentences: Mapping[str, Sentences] = field(default_factory=dict)
+    _stopping: dict[str, bool] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -86,11 +93,19 @@ class StoreRun:
         With a published scheme, they are always kept apart.
         """
         has_choice = len(candidates(model)) > 1
-        has_epochs = find_kind(model.kind).has_epochs
-        chooses = has_epochs or (has_choice and not held.is_by_film)
+        chooses = self.stops_early(model) or (has_choice and not held.is_by_film)
         if chooses or self.protocol.splits.follow_scheme:
             return held.apart()
         return held.merge_validation()
+
+    def stops_early(self, model: Model) -> bool:
+        """Return whether the fits of a model stop on validation clips."""
+        kind = find_kind(model.kind)
+        if not kind.class_name:
+            return kind.has_epochs
+        if model.kind not in self._stopping:
+            self._stopping[model.kind] = stops_early(build(model.kind))
+        return self._stopping[model.kind]
 
     @property
     def of_store(self) -> Features:
@@ -101,12 +116,18 @@ class StoreRun:
 
     @cached_property
     def rows(self) -> FeatureRows:
-        """The rows of features, with the solver of all fits (`choose_solver`)."""
+        """The rows of features."""
         features = self.of_store
         equal = None
         if features.equal is not None:
             equal = features.equal[features.present]
-        return FeatureRows(features.X, choose_solver(len(self.table)), equal)
+        return FeatureRows(features.X, equal)
+
+    @cached_property
+    def memory(self) -> Memo:
+        """What the fits of this process remember: vectors, margins, and dot products of rows."""
+        X = self.of_store.X
+        return RowMemory(X) if np.ndim(X) == 2 else Memo()
 
     @cached_property
     def concepts(self) -> Concepts:
@@ -143,6 +164,15 @@ class StoreRun:
 
     def preprocess(self, estimator: Any) -> Any:
         """Return an estimator with the preprocessing of the protocol, fitted in each fold."""
+        if isinstance(estimator, Estimator):
+            # All fits of a run use the same solver, and share what they compute on equal rows.
+            solver = choose_solver(len(self.table))
+            of_run = {"memory": self.memory, "solver": solver}
+            known = estimator.get_params()
+            for name, value in of_run.items():
+                for path in (name, f"bank__{name}"):
+                    if path in known:
+                        estimator.set_params(**{path: value})
         return with_preprocessing(
             estimator,
             parts=self.of_store.parts,
@@ -238,9 +268,9 @@ class Fitted:
     @property
     def found_on(self) -> IntArray:
         """The clips that concept vectors were found on."""
-        if not self.estimator.reads_concepts:
+        if not reads_concepts(self.estimator):
             return NO_ROWS
-        core = self.estimator.core
+        core = last_step(self.estimator)
         rows = concept_example_rows(self.data, getattr(core, "bank_", core).against)
         found: IntArray = self.clips[rows]
         return found
@@ -277,7 +307,7 @@ def fit_model(
     fits = []
     best = fit_best(options, data)
     for of_fold, (number, estimator) in zip(data, best, strict=True):
-        chosen = dict(estimator.facts)
+        chosen = facts_of(estimator)
         for name, value in model.settings.items():
             if offered_values(value) is not None:
                 chosen[name] = offered[number][name]

@@ -31,12 +31,14 @@ from obygaze_models.evaluation.metrics import AP, METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.models.common import Floats
 from obygaze_models.models.examples import RATED, concept_example_rows
+from obygaze_models.models.fitting import fit, reads_concepts
 from obygaze_models.models.fold_data import FoldData
+from obygaze_models.models.preprocessing import last_step
 from obygaze_models.models.registry import (
-    CAV,
     DEFAULT_TASK,
     MIN_CLIPS,
     PUBLISHED_TOLERANCE,
+    VECTORS,
     build_bank,
     default_settings,
     has_epochs,
@@ -92,11 +94,11 @@ def training_protocol(
             f"unknown model {name!r}{near(name, trainable())}",
             hint=f"use one of {', '.join(trainable())}",
         )
-    if name == CAV and task != DEFAULT_TASK:
+    if name == VECTORS and task != DEFAULT_TASK:
         raise FixUsage(
-            f"expected no --task for {CAV}, got {task!r}: each concept vector has its own task",
+            f"expected no --task for {VECTORS}, got {task!r}: each concept vector has its own task",
         )
-    asked = [] if name == CAV else [f"models.{name}.kind={name}"]
+    asked = [] if name == VECTORS else [f"models.{name}.kind={name}"]
     if asked and not any(one.startswith(("grid.models", "grid=")) for one in changes):
         asked.append(f'grid.models=["{name}"]')
     for change in changes:
@@ -107,10 +109,10 @@ def training_protocol(
                 f"train has a {key} of its own, got --set {change}",
                 hint="use -o for the name of the run and the model, and --manifest",
             )
-        if name == CAV and section in ("model", "models", "grid", "tasks"):
+        if name == VECTORS and section in ("model", "models", "grid", "tasks"):
             raise FixUsage(
-                f"{CAV} has no settings, got --set {change}: each vector is from a linear support"
-                " vector machine with the published tolerance",
+                f"{VECTORS} has no settings, got --set {change}: each vector is from a linear"
+                " support vector machine with the published tolerance",
                 hint="use --set with a key of [data], [splits], [fit] or [report], such as"
                 " data.view=raw; to set concept vectors, train a bottleneck such as pcbm-lr",
             )
@@ -130,7 +132,7 @@ def training_protocol(
             hint="use one --store, without data.scale and fit.choose_store",
         )
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
-    if name == CAV:
+    if name == VECTORS:
         return _concepts_protocol(honest, manifest)
     task_name, of_task = one_task(task, honest, manifest)
     protocol = with_tasks(honest, [task], manifest).with_models([name])
@@ -182,7 +184,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         honest,
         name="train-cav",
         tasks=tasks,
-        models={CAV: Model("svm", settings)},
+        models={VECTORS: Model("svm", settings)},
         grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
         report=replace(
             honest.report,
@@ -211,17 +213,18 @@ def fit_final(
         force: Replace an existing model.
     """
     (store_run,) = store_runs(inputs)
-    is_of_vectors = inputs.protocol.model_names == [CAV]
+    is_of_vectors = inputs.protocol.model_names == [VECTORS]
     if is_of_vectors:
         estimator, data, columns, facts = _vectors(store_run)
     else:
         estimator, data, columns, facts = _model(
             store_run, [fold["chosen"] for fold in run.folds_of(run.models[0])]
         )
-    vectors = getattr(estimator.core, "bank_", estimator.core)
+    last = last_step(estimator)
+    vectors = getattr(last, "bank_", last)
     facts["concepts"] = tuple(getattr(vectors, "concepts_", NO_ROWS).tolist())
     taught = np.union1d(data.train, data.validation)
-    if estimator.reads_concepts:
+    if reads_concepts(estimator):
         taught = np.union1d(taught, concept_example_rows(data, vectors.against))
     of_store = store_run.of_store
     rows = np.flatnonzero(of_store.present)[taught]
@@ -246,10 +249,15 @@ def _vectors(run: StoreRun) -> _Kept:
     of_tasks = data.concepts.only(list(protocol.tasks))
     data = replace(data, concepts=of_tasks)
     bank = build_bank(settings, seed=protocol.fit.seed)
-    (estimator,) = run.preprocess(bank).fit_folds([data])
-    concepts = estimator.core.concepts_.tolist()
+    estimator = fit(run.preprocess(bank), data)
+    concepts = last_step(estimator).concepts_.tolist()
     columns = {concept: f"margin:{concept}" for concept in concepts}
-    return estimator, data, columns, {"kind": CAV, "task": "concepts", "classes": ()}
+    return (
+        estimator,
+        data,
+        columns,
+        {"kind": VECTORS, "task": "concepts", "classes": ()},
+    )
 
 
 def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:

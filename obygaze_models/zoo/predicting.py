@@ -641,14 +641,11 @@ def _explain(
 
     A contribution is a part of the score that decides.
     """
-    project = getattr(
-        model.estimator, "margins", getattr(model.estimator, "transform", None)
-    )
-    if project is None:
+    if not hasattr(model.estimator, "margins"):
         return {}, {}
     names = model.info.concepts
     parts = np.zeros((len(X), 0))
     if hasattr(model.estimator, "contributions"):
         _, parts = model.estimator.contributions(X)
-    margins = dict(zip(names, project(X).T.copy(), strict=False))
+    margins = dict(zip(names, model.estimator.margins(X).T.copy(), strict=False))
     return margins, dict(zip((*names, RESIDUAL), parts.T.copy(), strict=False))

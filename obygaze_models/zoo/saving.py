@@ -96,12 +96,10 @@ def save_model(
     """Save a fitted estimator as a folder and return the folder.
 
     The written files are loaded again. The folder gets its name only if the loaded estimator gives
-    the rows of X the same outputs. A model of joined stores scales the features of each store by a
-    factor. The saved coefficients include these factors, so that the saved model reads features as
-    they are stored.
+    the rows of X the same outputs.
 
     Args:
-        estimator: A fitted estimator of `obygaze_models.models`.
+        estimator: A fitted estimator of `obygaze_models.models`, or a pipeline of such estimators.
         info: The facts of the model.
         folder: The new folder; its name is the name of the model.
         X: The features of the training clips.
@@ -112,23 +110,14 @@ def save_model(
     import numpy as np
     from safetensors.numpy import save
 
-    from obygaze_models.models.estimator import save_state
-    from obygaze_models.models.fold_estimator import FoldEstimator
-    from obygaze_models.models.registry import CLASSES
+    from obygaze_models.models.preprocessing import last_step
+    from obygaze_models.models.state import save_state
 
     check_target(folder, info.name, force=True)
-    saved = (
-        estimator.merge_scaling() if isinstance(estimator, FoldEstimator) else estimator
-    )
-    class_name = type(saved).__name__
-    if class_name not in CLASSES:
-        raise FixInput(
-            f"{class_name} cannot be saved as a model",
-        )
-    difference = _difference(info, saved, clips)
+    difference = _difference(info, estimator, clips)
     if difference:
         raise FixInput(difference, where=str(folder))
-    description, arrays = save_state(saved)
+    description, arrays = save_state(estimator)
     contiguous = {}
     for name, array in arrays.items():
         contiguous[name] = np.asarray(array, order="C")
@@ -171,7 +160,8 @@ def save_model(
         try:
             loaded = load_folder(draft).estimator
         except Corrupt as error:
-            raise FixInput(f"{class_name} cannot be saved: {error.message}") from error
+            name = type(last_step(estimator)).__name__
+            raise FixInput(f"{name} cannot be saved: {error.message}") from error
         _require_equal(estimator, loaded, X)
     return folder
 
@@ -201,7 +191,7 @@ def load_folder(folder: Path) -> SavedModel:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    from obygaze_models.models.estimator import load_state
+    from obygaze_models.models.state import load_state
 
     document = read_document(folder)
     info = document.info
@@ -229,6 +219,8 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
     """
     import numpy as np
 
+    from obygaze_models.models.preprocessing import last_step
+
     classes = np.asarray(getattr(estimator, "classes_", ()))
     # The class 1.0 is written as 1.
     words = tuple(str(value).removesuffix(".0") for value in classes.tolist())
@@ -236,7 +228,8 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
     is_number = classes.dtype.kind in "biuf" and len(words) == len(info.classes)
     if is_number and not is_in_other_order:
         words = info.classes
-    bank = getattr(estimator, "bank_", estimator)
+    last = last_step(estimator)
+    bank = getattr(last, "bank_", last)
     concepts = tuple(map(str, getattr(bank, "concepts_", ())))
     width = getattr(estimator, "n_features_in_", None)
     for name, stated, found in (
@@ -262,8 +255,15 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
     import numpy as np
 
     from obygaze_models.models.common import iterate_blocks
-    from obygaze_models.models.estimator import OUTPUTS
+    from obygaze_models.models.preprocessing import (
+        OUTPUTS,
+        FittedSteps,
+        last_step,
+        steps_of,
+    )
 
+    if steps_of(estimator)[0]:
+        estimator = FittedSteps(estimator.steps)
     names = [name for name in OUTPUTS if hasattr(estimator, name)]
     for block in iterate_blocks(X):
         rows = np.asarray(block, dtype=np.float64)
@@ -273,17 +273,10 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
             if name == "contributions":
                 before = before[0] + before[1]
                 after = after[0] + after[1]
-            if np.array_equal(before, after):
-                continue
-            is_near = False
-            if np.asarray(before).dtype.kind == "f":
-                # Merged factors change the order of products, and so the rounding.
-                atol = 1e-9 * float(np.max(np.abs(before), initial=0.0))
-                is_near = np.allclose(before, after, rtol=1e-9, atol=atol)
-            if not is_near:
+            if not np.array_equal(before, after):
                 raise FixInput(
-                    f"{type(loaded).__name__} cannot be saved: when it is loaded again, "
-                    f"{name} of the training clips differs",
+                    f"{type(last_step(loaded)).__name__} cannot be saved: when it is loaded again,"
+                    f" {name} of the training clips differs",
                 )
 
 

@@ -67,7 +67,7 @@ from obygaze_features.store.texts import TextTable
 from obygaze_features.video.pool import DecodePool
 from obygaze_models.evaluation import logistic
 from obygaze_models.evaluation.permutation import permutation_p
-from obygaze_models.models.concepts import NO_DIRECTION, ConceptBank
+from obygaze_models.models.concepts import CAV, NO_DIRECTION
 from obygaze_models.models.primal import hinge_plane
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
@@ -447,7 +447,7 @@ ONE_LENGTH = "lists of one length, got (2,), (3,) and (2,)"
 
 def plane_of(C: Any) -> object:
     """Find the plane of a concept that its rows do not have on one side."""
-    return ConceptBank(C=C).fit([[-1.0], [1.0], [-1.0], [1.0]], [1, 1, 0, 0])
+    return CAV(C=C).fit([[-1.0], [1.0], [-1.0], [1.0]], [1, 1, 0, 0])
 
 
 OF_TEXTS = ("joy", "fear", "grief")
@@ -491,14 +491,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 REFUSED_RUNS: dict[str, Case] = {
     ONE_LENGTH: lambda _: permutation_p([1, 2], [True, False, True]),
     "value 1 is not a finite": lambda _: permutation_p([1, np.nan], [1, 0]),
-    "expected 2 rows of targets, got 1": lambda _: ConceptBank().fit(TWO, [1]),
+    "expected 2 rows of targets, got 1": lambda _: CAV().fit(TWO, [1]),
     "a vector that is not finite": lambda _: hinge_plane(
         TWO, TWO[:, 0] > 0, np.ones(2), np.array([1e200, 0])
     ),
     "needs the folds of a published file": lambda _: plane_of("folds"),
-    "rows with the concept and rows without it": lambda _: ConceptBank().fit(
-        TWO, [0, 0]
-    ),
+    "rows with the concept and rows without it": lambda _: CAV().fit(TWO, [0, 0]),
     NO_DIRECTION: lambda _: plane_of(0.1),
     "p:yes: expected one score for each of 1 clips": lambda _: TrainingClips(
         FACTS, {"p:yes": np.zeros(2)}

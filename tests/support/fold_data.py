@@ -50,6 +50,4 @@ def taught(
     if concepts is None:
         concepts = (y == np.unique(y)[1])[:, None]
     targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
-    names = bottleneck.part("bank").concepts
-    names = names or [f"concept{number}" for number in range(targets.shape[1])]
-    return bottleneck.fit_fold(fold_data_of(X, y, names, targets, films))
+    return bottleneck.fit(X, y, concepts=targets, groups=films)

@@ -210,7 +210,7 @@ def fit_of(run: StoreRun, model: str, task: str, data: FoldData) -> Fitted:
     unfitted = run.preprocess(build(chosen.kind, settings, seed=3))
     fitted = models_fitting.fit(unfitted, data)
     clips = np.flatnonzero(run.of_store.present)
-    return Fitted(fitted, unfitted, data, fitted.facts, clips)
+    return Fitted(fitted, unfitted, data, models_fitting.facts_of(fitted), clips)
 
 
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:

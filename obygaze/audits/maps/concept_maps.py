@@ -26,7 +26,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import Reason, Store, open_store
 from obygaze_features.store.making import new_store
 from obygaze_features.store.rows import FAILED
-from obygaze_models.models.registry import CAV, DEFAULT_TASK
+from obygaze_models.models.registry import DEFAULT_TASK, VECTORS
 
 if TYPE_CHECKING:
     from obygaze_models.runner.inputs import Inputs
@@ -62,7 +62,7 @@ def write_concept_maps(
     clips_of_manifest = read_manifest(manifest, workspace=workspace)
     opened = open_store(store, workspace=workspace)
     grid = token_grid(opened)
-    protocol = training_protocol(CAV, DEFAULT_TASK, clips_of_manifest)
+    protocol = training_protocol(VECTORS, DEFAULT_TASK, clips_of_manifest)
     inputs = gather(
         protocol, clips_of_manifest, clips_of_manifest.name, {"store": opened}
     )
@@ -92,7 +92,7 @@ def write_concept_maps(
         if film_of[clip] in named
     }
     origin = X.mean(axis=0, dtype=np.float64)
-    facts = {"method": "projection", "model": CAV, "run": inputs.identity}
+    facts = {"method": "projection", "model": VECTORS, "run": inputs.identity}
     results = _results_of_clips(opened, clips, directions_of, origin, grid)
     return write_maps(folder, opened, clips, [*names, *random], facts, results)
 
@@ -133,6 +133,7 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     """Return for each film the directions by name, fitted on the clips of all other films."""
     from obygaze_models.models.common import FixTraining
+    from obygaze_models.models.preprocessing import last_step
     from obygaze_models.runner.store_run import fit_model, store_runs
 
     (store,) = store_runs(inputs)
@@ -144,7 +145,7 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
             (fitted,) = fit_model(store, model, train, [held.merge_validation()], seed)
         except FixTraining:
             continue
-        (direction,) = np.asarray(fitted.estimator.core.coef_, dtype=np.float64)
+        (direction,) = np.asarray(last_step(fitted.estimator).coef_, dtype=np.float64)
         if not direction.any():
             continue  # All features are equal, so there is no direction.
         for film in held.hidden_films:

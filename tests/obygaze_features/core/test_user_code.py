@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.fold_data import fold_data_of
 
 from obygaze_features.core import user_code
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.user_code import find_user_code, is_user_code, trust
+from obygaze_models.models.fitting import fit, score_features
 from obygaze_models.models.registry import build, default_settings
 
 
@@ -200,9 +202,10 @@ def test_what_a_model_returns_is_checked(here, changes, told):
     write(here / "model.py", MODEL.format(parameters="", **{**good, **changes}))
     trust(["model.py:Mine"])
     X = np.arange(8.0).reshape(4, 2)
+    no_concepts = np.zeros((4, 0), dtype=np.int64)
+    data = fold_data_of(X, np.array([0, 1, 0, 1]), [], no_concepts, None)
     with pytest.raises(FixInput, match=r"^model\.py:Mine ") as caught:
-        model = build("model.py:Mine").fit(X, np.array(["EN", "S", "EN", "S"]))
-        model.decision_function(X)
+        score_features(fit(build("model.py:Mine"), data), X)
     assert told in caught.value.message
 
 

@@ -9,9 +9,9 @@ from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 from support.fold_data import taught
 
-from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
+from obygaze_models.models.bottleneck import PCBM, ResidualHead
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.heads import LogisticHead, TreeHead
 
 
@@ -27,12 +27,12 @@ def clips(n=300) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]
     return X, np.where(sure, "S", "HN"), has.astype(int), rng.integers(0, 9, n)
 
 
-BANK = ConceptBank(("Body", "Look", "Clothing"), C=0.05)
+BANK = CAV(("Body", "Look", "Clothing"), C=0.05)
 
 
 def test_the_head_learns_from_margins_that_saw_nothing() -> None:
     X, y, has, films = clips()
-    ours = taught(Bottleneck(BANK, LogisticHead(), cross_fit=4), X, y, has, films)
+    ours = taught(PCBM(BANK, LogisticHead(), cross_fit=4), X, y, has, films)
     # Nine films in four parts: each film by vectors that were found without its part.
     M = np.empty((len(X), 3))
     for part in range(4):
@@ -49,8 +49,8 @@ def test_the_head_learns_from_margins_that_saw_nothing() -> None:
 def test_a_residual_finds_what_no_concept_names() -> None:
     X, y, has, _ = clips(1200)
     first = (X[:600], y[:600], has[:600])
-    plain = taught(Bottleneck(BANK, LogisticHead(1.0)), *first)
-    hybrid = Bottleneck(BANK, LogisticHead(1.0), residual=ResidualHead(0.05))
+    plain = taught(PCBM(BANK, LogisticHead(1.0)), *first)
+    hybrid = PCBM(BANK, LogisticHead(1.0), residual=ResidualHead(0.05))
     taught(hybrid, *first)
     aucs = [
         roc_auc_score(y[600:], m.predict_proba(X[600:])[:, 1]) for m in (plain, hybrid)
@@ -68,4 +68,4 @@ def test_a_residual_finds_what_no_concept_names() -> None:
 def test_a_residual_needs_a_logit_to_add_to() -> None:
     X, y, has, _ = clips()
     with pytest.raises(FixTraining, match="got TreeHead"):
-        taught(Bottleneck(BANK, TreeHead(), residual=ResidualHead()), X, y, has)
+        taught(PCBM(BANK, TreeHead(), residual=ResidualHead()), X, y, has)

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from support.fold_data import fold_data_of
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import TOLERANCES, ConceptBank, subsample
+from obygaze_models.models.concepts import CAV, TOLERANCES, subsample
 from obygaze_models.models.examples import concept_targets
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.linear_solvers import optimal_biases
@@ -32,8 +32,8 @@ def test_rows_left_out_take_no_part() -> None:
     X, Y, _ = clips()
     Y = Y.copy()
     Y[:100, 1] = -1
-    bank = ConceptBank(NAMES, C=0.05).fit(X, Y)
-    alone = ConceptBank(["Look"], C=0.05).fit(X[100:], Y[100:, 1])
+    bank = CAV(NAMES, C=0.05).fit(X, Y)
+    alone = CAV(["Look"], C=0.05).fit(X[100:], Y[100:, 1])
     np.testing.assert_allclose(bank.coef_[1], alone.coef_[0], rtol=0, atol=1e-12)
 
 
@@ -41,7 +41,7 @@ def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films()
     X, Y, films = clips(strength=0.8)
     variance = ((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()
     grid = np.array([0.03, 0.1, 0.3, 1, 3, 10]) / variance
-    bank = ConceptBank(NAMES).fit(X, Y, groups=films)
+    bank = CAV(NAMES).fit(X, Y, groups=films)
     for i in range(3):
         scores = []
         for C in grid:
@@ -64,11 +64,11 @@ def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films()
 
 def test_tolerances_by_name_must_name_every_concept() -> None:
     X, Y, _ = clips()
-    assert ConceptBank(NAMES, C={"Body": 1, "Look": 2, "Clothing": 3}).fit(
+    assert CAV(NAMES, C={"Body": 1, "Look": 2, "Clothing": 3}).fit(
         X, Y
     ).C_.tolist() == [*(1.0, 2.0, 3.0)]
     with pytest.raises(FixTraining, match="C has no value") as refusal:
-        ConceptBank(NAMES, C={"Body": 1, "Look": 2}).fit(X, Y)
+        CAV(NAMES, C={"Body": 1, "Look": 2}).fit(X, Y)
     assert refusal.value.where == "concept Clothing"
 
 
@@ -80,8 +80,7 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
     assert not np.array_equal(kept, subsample(positive, [1, 0]))
     X, Y, _ = clips()
     banks = [
-        ConceptBank(C=0.05, balance="subsample", random_state=s).fit(X, Y)
-        for s in (0, 0, 1)
+        CAV(C=0.05, balance="subsample", random_state=s).fit(X, Y) for s in (0, 0, 1)
     ]
     np.testing.assert_array_equal(banks[0].coef_, banks[1].coef_)
     assert not np.array_equal(banks[0].coef_, banks[2].coef_)
@@ -89,7 +88,7 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
 
 def test_without_balance_it_is_the_machine_of_libsvm_without_weights() -> None:
     X, Y, _ = clips()
-    bank = ConceptBank(C=0.05, balance=None, unit_norm=False).fit(X, Y[:, :1])
+    bank = CAV(C=0.05, balance=None, unit_norm=False).fit(X, Y[:, :1])
     exact = SVC(C=0.05, kernel="linear", tol=1e-8).fit(X, Y[:, 0])
     margins = bank.transform(X)[:, 0]
     np.testing.assert_allclose(margins, exact.decision_function(X), atol=0.01)
@@ -98,12 +97,12 @@ def test_without_balance_it_is_the_machine_of_libsvm_without_weights() -> None:
 def test_targets_hold_no_other_number() -> None:
     X, Y, _ = clips()
     with pytest.raises(FixTraining, match="got 0, 1, 2"):
-        ConceptBank(C=0.1).fit(X, Y + (Y > 0) * (np.arange(240) % 2)[:, None])
+        CAV(C=0.1).fit(X, Y + (Y > 0) * (np.arange(240) % 2)[:, None])
 
 
 def test_without_inner_folds_the_middle_tolerance_is_taken() -> None:
     X, Y, _ = clips(40, width=3)
-    bank = ConceptBank(["Body"]).fit(X, Y[:, :1], groups=np.zeros(40))
+    bank = CAV(["Body"]).fit(X, Y[:, :1], groups=np.zeros(40))
     variance = ((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()
     assert pytest.approx(1 / variance) == bank.C_
 
@@ -121,7 +120,7 @@ def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
     # middle of the biases that are left open, which libsvm takes, is (0.36 + 0.06) / 2 = 0.21.
     X = np.array([[0.30], [0.36], [0.24], [0.10], [0.06], [0.14], [0.10]])
     y = np.array([1, 1, 1, 0, 0, 0, 0])
-    bank = ConceptBank(["there"], C=0.001).fit(X, y[:, None])
+    bank = CAV(["there"], C=0.001).fit(X, y[:, None])
     assert bank.coef_[0, 0] == pytest.approx(1.0)
     assert bank.intercept_[0] == pytest.approx(-0.2)
     assert (bank.transform(X)[:, 0] > 0).tolist() == (y == 1).tolist()
@@ -141,7 +140,7 @@ def test_the_tolerance_over_folds_has_the_best_mean_f1_there() -> None:
     folds = films % 4
     targets = np.where((Y == 0) & (films[:, None] == 7), -1, Y)
     data = fold_data_of(X, Y[:, 0], NAMES, targets, None)
-    bank: Any = fit(ConceptBank(C="folds"), replace(data, file_folds=folds))
+    bank: Any = fit(CAV(C="folds"), replace(data, file_folds=folds))
     chosen = dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
     for column, name in enumerate(NAMES):
         used = targets[:, column] >= 0

@@ -12,12 +12,11 @@ from support.fold_data import fold_data_of, taught
 
 from obygaze_models.models.baselines import film_and_scene, neighbour
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.fitting import fit, fit_best, score_features
-from obygaze_models.models.fold_data import FeatureRows, FoldData
-from obygaze_models.models.fold_estimator import FoldEstimator
-from obygaze_models.models.joined import FeaturePart
-from obygaze_models.models.preprocessing import with_preprocessing
+from obygaze_models.models.fitting import facts_of, fit, fit_best, score_features
+from obygaze_models.models.fold_data import FeatureRows, FoldData, Memo
+from obygaze_models.models.preprocessing import last_step, with_preprocessing
 from obygaze_models.models.registry import KINDS, build
+from obygaze_models.models.scaling import FeaturePart
 from obygaze_models.text_vectors import Sentences
 
 N_ROWS = 120
@@ -98,15 +97,18 @@ def test_of_one_class_no_kind_learns(kind: str) -> None:
         fit(unfitted(kind), replace(data, train=np.empty(0, dtype=np.intp)))
 
 
-class Ranked(FoldEstimator):
-    """Scores the rows by one number each; it cannot be fitted on some rows."""
+class Ranked:
+    """Scores the rows by one number each; it cannot be fitted on some rows.
+
+    The second feature of a row is its number.
+    """
 
     def __init__(self, weight: float, fails_with: int | None = None) -> None:
         self.weight = weight
         self.fails_with = fails_with
 
-    def fit_fold(self, data: FoldData) -> Any:
-        if self.fails_with in data.train:
+    def fit(self, X: Any, y: Any) -> Any:
+        if self.fails_with in X[:, 1]:
             raise FixTraining("no concept has 3 training clips with it and 3 without")
         return self
 
@@ -118,8 +120,8 @@ def ranked_data() -> FoldData:
     """Rows whose feature is their class, or the other class in the first film."""
     films = np.repeat(["a", "b", "c"], 4)
     y = np.tile([0, 1], 6)
-    X = (y + 0.0)[:, None]
-    X[films == "a"] *= -9
+    X = np.column_stack([y + 0.0, np.arange(12)])
+    X[films == "a", 0] *= -9
     return fold_data_of(X, y, [], np.zeros((12, 0), dtype=np.int64), films)
 
 
@@ -144,10 +146,8 @@ def test_without_validation_rows_inner_folds_choose() -> None:
     # An inner fold that one option cannot be fitted in counts for none. The fit of the option that
     # is chosen needs every row.
     class Few(Ranked):
-        def fit_fold(self, data: FoldData) -> Any:
-            if len(data.train) < 12:
-                return super().fit_fold(data)
-            return self
+        def fit(self, X: Any, y: Any) -> Any:
+            return super().fit(X, y) if len(X) < 12 else self
 
     only_a = [Few(-1.0), Few(1.0, fails_with=0)]
     ((number, _),) = fit_best(only_a, [data])
@@ -203,8 +203,10 @@ def test_parts_are_scaled_once_for_all_tasks() -> None:
     data = fold_data_of(X, y, ["Body"], (X[:, 1:2] > 0).astype(np.int64), FILMS)
     fewer = replace(data, train=data.train[:90])
     parts = [FeaturePart("a", 3), FeaturePart("b", 3)]
-    model = with_preprocessing(build("pcbm-lr"), parts=parts)
-    assert fit(model, data).core.bank_ is fit(model, fewer).core.bank_
+    bottleneck = build("pcbm-lr").set_params(bank__memory=Memo())
+    model = with_preprocessing(bottleneck, parts=parts)
+    found = [last_step(fit(model, each)).bank_ for each in (data, fewer)]
+    assert found[0] is found[1]
     probe = with_preprocessing(build("ridge"), parts=parts)
-    factors = [fit(probe, each).facts["part_factors"] for each in (data, fewer)]
+    factors = [facts_of(fit(probe, each))["part_factors"] for each in (data, fewer)]
     assert factors[0] != factors[1]

@@ -1,7 +1,6 @@
 """What nothing may learn from stays hidden, and what fits share is kept within its bytes."""
 
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -81,15 +80,34 @@ def test_a_memo_drops_what_was_used_longest_ago() -> None:
     memo = Memo(most_bytes=100)
     made: list[str] = []
 
+    @memo.cache
     def make(key: str) -> SimpleNamespace:
         made.append(key)
         return SimpleNamespace(n_bytes=40)
 
     for key in "abac":
-        memo.get(key, partial(make, key))
+        make(key)
     assert "".join(made) == "abc"
     # The third was one too many: b was used before a.
     assert memo.n_bytes == 80
     for key in "acbcba":
-        memo.get(key, partial(make, key))
+        make(key)
     assert "".join(made) == "abcba"
+
+
+def test_a_memo_knows_arrays_by_their_values() -> None:
+    made: list[float] = []
+
+    @Memo().cache
+    def total(X: Floats, groups: object) -> Floats:
+        made.append(float(X.sum()))
+        return X
+
+    X = np.arange(6.0)
+    names = np.array(["a", "b"], dtype=object)
+    for rows in (X, X.copy(), X.reshape(2, 3), X.astype(np.float32), X + 1):
+        total(rows, None)
+    total(X, names)
+    total(X, names.copy())
+    total(X, names[::-1])
+    assert made == [15, 15, 15, 21, 15, 15]

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.fold_data import fold_data_of
 
-from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.mlp_network import Network, with_ones
 
@@ -81,14 +79,10 @@ def plain_loop(X, job, settings, weight=None) -> dict[str, Any]:
     return {"curve": np.array(curve), "kept_epoch": kept_epoch, "p": p}
 
 
-def fold_data_for(X: Any, job: Job) -> FoldData:
-    nothing = np.zeros((len(X), 0), dtype=np.int64)
-    data = fold_data_of(X, job.labels, [], nothing, None)
-    return replace(data, train=job.train, validation=job.validation)
-
-
 def one(X: Any, job: Job, settings: MLPProbe) -> MLPProbe:
-    return replace(settings, random_state=job.seed).fit_fold(fold_data_for(X, job))
+    own = replace(settings, random_state=job.seed)
+    held = (X[job.validation], job.labels[job.validation])
+    return own.fit(X[job.train], job.labels[job.train], validation=held)
 
 
 VARIANTS = {
@@ -150,7 +144,8 @@ def test_fits_that_share_their_training_rows_are_those_of_each_alone() -> None:
     settings = MLPProbe(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)
     alone = [one(X, job, settings) for job in pair]
     assert alone[0].n_epochs != alone[1].n_epochs  # they stop at different times
-    both = settings.fit_folds([fold_data_for(X, job) for job in pair])
+    held_out = [(X[film], labels[film]) for film in films]
+    both = settings.fit_validations(X[train], labels[train], held_out)
     for ours, single in zip(both, alone, strict=True):
         np.testing.assert_array_equal(ours.validation_loss_, single.validation_loss_)
         np.testing.assert_array_equal(ours.layers_[0], single.layers_[0])

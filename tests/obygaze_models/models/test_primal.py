@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.linear_solvers import (
     TOLERANCE,
     Gram,
@@ -51,7 +51,7 @@ def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
     films = np.repeat(np.arange(8), 50)
     rows = np.arange(len(X))
     by_libsvm, by_newton = (
-        ConceptBank(["Body", "Look"]).fit_rows(machines, targets, rows, films)
+        CAV(["Body", "Look"]).fit_rows(machines, targets, rows, films)
         for machines in (Gram(X * scale), PrimalRows(X * scale))
     )
     np.testing.assert_array_equal(by_libsvm.C_, by_newton.C_)

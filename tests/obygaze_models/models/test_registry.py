@@ -1,6 +1,6 @@
 """The registry: every kind builds its class, and unknown names and values are errors."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from support.fold_data import taught
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.models.estimator import Savable
+from obygaze_models.models.estimator import Estimator
 from obygaze_models.models.registry import KINDS, build
 
 
@@ -33,9 +33,7 @@ def test_a_setting_that_cannot_be_is_an_error(kind, settings, message) -> None:
 
 def named(kind: str, names: list[str]) -> Any:
     """Return an unfitted bottleneck of these concepts."""
-    built = build(kind)
-    built.bank = replace(built.bank, concepts=names)
-    return built
+    return build(kind).set_params(bank__concepts=names)
 
 
 def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
@@ -55,7 +53,7 @@ def plain_parameters(estimator: Any) -> dict[str, Any]:
     for one in fields(estimator):
         if one.init:
             value = estimator.part(one.name)
-            is_estimator = isinstance(value, Savable)
+            is_estimator = isinstance(value, Estimator)
             found[one.name] = plain_parameters(value) if is_estimator else value
     return found
 

@@ -13,11 +13,11 @@ from support.fold_data import fold_data_of
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models import registry
-from obygaze_models.models.common import Scaling
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.linear_solvers import machines_on
+from obygaze_models.models.scaling import Scaling
 
 N, D = 112, 8
 STANDARD = "use --set data.scale=standard"
@@ -101,17 +101,14 @@ def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
     X = rng.normal(size=(90, 6)) * [1, 5, 25, 1, 1, 1] + 7
     targets = (X[:, [0, 3]] > 7).astype(np.int64)
     rows = np.arange(60)
-    data = fold_data_of(X, targets[:, 0], ["a", "b"], targets, None)
-    bank = ConceptBank(C=0.1, scaled=True).fit_on(data, rows)
+    bank = CAV(C=0.1, scaled=True).fit(X[rows], targets[rows])
     scaler = StandardScaler().fit(X[rows])
-    expected = ConceptBank(["a", "b"], C=0.1).fit(
-        scaler.transform(X[rows]), targets[rows]
-    )
+    expected = CAV(["a", "b"], C=0.1).fit(scaler.transform(X[rows]), targets[rows])
     of_scaled = expected.transform(scaler.transform(X))
     np.testing.assert_allclose(bank.transform(X), of_scaled, atol=1e-9)
 
 
 def test_a_constant_feature_keeps_its_scale() -> None:
     X = np.array([[1.0, 5.0], [3.0, 5.0]])
-    scaled = Scaling.of(X).scale([[1.0, 7.0]])
+    scaled = Scaling().fit(X).scale([[1.0, 7.0]])
     assert scaled.tolist() == [[-1.0, 2.0]]

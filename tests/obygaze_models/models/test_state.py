@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.fold_data import fold_data_of, taught
+from support.fold_data import taught
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_models.models.bottleneck import Bottleneck
-from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.estimator import build_estimator, load_state, save_state
+from obygaze_models.models.bottleneck import PCBM
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import CLASSES, estimator_class
+from obygaze_models.models.state import build_estimator, load_state, save_state
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
@@ -21,7 +21,7 @@ Y = np.where(X[:, 0] > 0, "S", "EN")
 
 
 def test_a_kind_from_elsewhere_is_never_built() -> None:
-    for kind in ("os.system", "SVC", "OwnClassifier", None, ["Bottleneck"], {}):
+    for kind in ("os.system", "SVC", "sklearn.svm.SVC", None, ["PCBM"], {}):
         with pytest.raises(Corrupt, match="unknown estimator"):
             build_estimator({"kind": kind, "params": {}})
     with pytest.raises(Corrupt, match="invalid params"):
@@ -36,13 +36,11 @@ def test_a_setting_that_is_no_plain_data_is_refused() -> None:
 
 
 def perceptron() -> MLPProbe:
-    nothing = np.zeros((60, 0), dtype=np.int64)
-    data = fold_data_of(X, (Y == "S").astype(np.int64), [], nothing, None)
-    return MLPProbe((2,), max_epochs=5).fit_fold(data)
+    return MLPProbe((2,), max_epochs=5).fit(X, Y)
 
 
 def saved() -> tuple[dict[str, Any], dict[str, Any]]:
-    return save_state(taught(Bottleneck(ConceptBank(C=0.1), LogisticHead()), X, Y))
+    return save_state(taught(PCBM(CAV(C=0.1), LogisticHead()), X, Y))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def saved() -> tuple[dict[str, Any], dict[str, Any]]:
 )
 def test_a_missing_array_and_one_too_many_are_named(name: str) -> None:
     description, arrays = saved()
-    with pytest.raises(Corrupt, match="'extra' in the saved ConceptBank"):
+    with pytest.raises(Corrupt, match="'extra' in the saved CAV"):
         load_state(description, {**arrays, "bank_/extra": np.zeros(3)})
     del arrays[name]
     with pytest.raises(Corrupt, match=name.split("/")[-1].split("#")[0]):
@@ -126,9 +124,9 @@ def test_a_list_with_a_gap_is_corrupt() -> None:
         load_state(description, arrays)
 
 
-# Vectors have targets in place of classes, and sentences learn from no row.
-NO_CLASSIFIERS = {"ConceptBank", "ZeroShot"}
-SETTINGS = {"Bottleneck": {"bank": ConceptBank(C=0.1), "cross_fit": 3}}
+# Vectors have targets in place of classes, sentences learn from no row, and the others scale.
+NO_CLASSIFIERS = {"CAV", "ZeroShot", "PartScaling", "Scaling"}
+SETTINGS = {"PCBM": {"bank": CAV(C=0.1), "cross_fit": 3}}
 ESTIMATORS: list[Any] = [
     estimator_class(name)(**SETTINGS.get(name, {}))
     for name in CLASSES
@@ -138,7 +136,7 @@ ESTIMATORS: list[Any] = [
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_saved_and_loaded_predicts_the_same(estimator: Any) -> None:
-    if isinstance(estimator, Bottleneck):
+    if isinstance(estimator, PCBM):
         taught(estimator, X, Y)
     elif isinstance(estimator, MLPProbe):
         estimator = perceptron()

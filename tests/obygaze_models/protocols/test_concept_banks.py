@@ -10,9 +10,11 @@ from support.tables import models
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.models.common import FixTraining
+from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.examples import findable_columns
+from obygaze_models.models.fitting import fit
 from obygaze_models.models.fold_data import FoldData
+from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.registry import build
 from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import gather
@@ -21,7 +23,9 @@ from obygaze_models.runner.training import training_protocol
 
 
 @pytest.mark.parametrize("n_films", [1, 2])
-def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(tmp_path, n_films) -> None:
+def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
+    tmp_path, monkeypatch, n_films
+) -> None:
     """Where all clips are of one film, vectors are found without a part of its clips.
 
     Of two films, each fold trains on one. A kept model is fitted on all clips, whatever the splits.
@@ -32,16 +36,27 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(tmp_path, n_films) 
     changes = ['grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1", *splits]
     inputs = gather(quick("honest", *changes), manifest, "made-up", {"x": store})
     (run,) = store_runs(inputs)
-    rows = np.arange(len(manifest))
-    all_folds = [hold_out_nothing(run.table, rows)]
-    all_folds += [held.merge_validation() for _, _, held in run.every_fold]
+    rows = np.flatnonzero(run.labels["EN_S"] >= 0)
+    all_folds = [("EN_S", hold_out_nothing(run.table, rows))]
+    for (train_task, _), _, held in run.every_fold:
+        all_folds.append((train_task, held.merge_validation()))
     unfitted = build("pcbm-lr", run.models["pcbm-lr"].settings)
-    for held in all_folds:
-        data = run.fold_data("EN_S", held)
-        margins = unfitted._compute_margins(data)
-        in_sample = margins.bank.margins(run.rows.machines.X)
-        is_other = (margins.of_rows != in_sample).all(axis=1)
-        assert np.flatnonzero(is_other).tolist() == data.concept_rows.tolist()
+    margins_of_head: list[Floats] = []
+    fit_head = LogisticHead.fit
+
+    def recorded(head: LogisticHead, X: Floats, y: Ints) -> LogisticHead:
+        margins_of_head.append(X)
+        return fit_head(head, X, y)
+
+    monkeypatch.setattr(LogisticHead, "fit", recorded)
+    for task, held in all_folds:
+        data = run.fold_data(task, held)
+        fitted = fit(unfitted, data)
+        trained = np.sort(data.train)
+        assert np.isin(trained, data.concept_rows).all()
+        in_sample = fitted.bank_.margins(run.rows.X[trained])
+        assert margins_of_head[-1].shape == in_sample.shape
+        assert (margins_of_head[-1] != in_sample).all()
 
 
 def test_vectors_that_were_found_on_test_clips_are_counted(tmp_path, monkeypatch):

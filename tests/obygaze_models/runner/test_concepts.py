@@ -12,8 +12,10 @@ from support.experiments import VISUAL, films, planted, quick, store_of, with_fo
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
+from obygaze_models.models.fitting import fit
 from obygaze_models.models.fold_data import FoldData
+from obygaze_models.runner import concepts
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.store_run import store_runs
@@ -79,13 +81,13 @@ def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
 
 def test_the_vectors_that_rank_a_film_are_found_without_it(inputs, monkeypatch) -> None:
     taught: list[FoldData] = []
-    own = ConceptBank.fit_fold
 
-    def recorded(bank: ConceptBank, data: FoldData) -> ConceptBank:
-        taught.append(data)
-        return own(bank, data)
+    def recorded(estimator: Any, data: FoldData) -> Any:
+        if isinstance(estimator, CAV):
+            taught.append(data)
+        return fit(estimator, data)
 
-    monkeypatch.setattr(ConceptBank, "fit_fold", recorded)
+    monkeypatch.setattr(concepts, "fit", recorded)
     tables_of(inputs)
     ranked = [data for data in taught if not data.may_learn.all()]
     tested = [np.flatnonzero(~data.may_learn) for data in ranked]
@@ -141,13 +143,13 @@ def test_clips_without_a_video_are_in_no_number_of_a_published_run(tmp_path) -> 
     protocol = quick("paper-pcbm", "data.view=raw", 'grid.train=["EN_S"]')
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     (run,) = store_runs(inputs)
-    concepts, trees = concept_tables(run, ())
+    of_concepts, trees = concept_tables(run, ())
     kept = [clip for clip in clips if clip.video]
     n_examples = sum(clip.level in ("EN", "HN", "S") for clip in kept)
     n_positive = sum(
         clip.level in ("HN", "S") and "Look" in clip.concepts for clip in kept
     )
-    of_look = [row for row in concepts if row["concept"] == "Look"]
+    of_look = [row for row in of_concepts if row["concept"] == "Look"]
     assert of_look
     for row in of_look:
         assert (row["clips"], row["positive"]) == (n_examples, n_positive)

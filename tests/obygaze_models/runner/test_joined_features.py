@@ -19,13 +19,15 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row
 from obygaze_features.store.joining import JoinedPart, JoinedStore
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.joined import FeaturePart, PartScaling
+from obygaze_models.models.scaling import FeaturePart, PartScaling
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner import training
 from obygaze_models.runner.answer import answers
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import _feature_spec
+from obygaze_models.zoo.saving import save_model
 
 MANIFEST = films(5, 30, seed=8)
 # The clips that train models that are kept.
@@ -75,7 +77,7 @@ def test_a_part_that_is_the_same_for_all_clips_is_refused() -> None:
     X[:, :2] = np.arange(12).reshape(6, 2)
     parts = [FeaturePart("seen", 2), FeaturePart("heard", 3)]
     with pytest.raises(FixTraining, match="heard is the same for all training clips"):
-        PartScaling.of(X, parts)
+        PartScaling(parts).fit(X)
 
 
 @pytest.fixture(scope="module")
@@ -225,15 +227,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     workspace, kind, monkeypatch
 ):
-    """Its coefficients have the factors: what it read were features times these."""
+    """Its first step has the factors: the second reads features times these."""
     fits = []
-    own = PartScaling.merge_into
 
-    def merge_into(scaling: PartScaling, estimator: Any) -> Any:
-        fits.append((scaling, estimator))
-        return own(scaling, estimator)
+    def recorded(estimator: Any, *arguments: Any, **others: Any) -> Path:
+        fits.append([step for _, step in estimator.steps])
+        return save_model(estimator, *arguments, **others)
 
-    monkeypatch.setattr(PartScaling, "merge_into", merge_into)
+    monkeypatch.setattr(training, "save_model", recorded)
     changes = (
         "report.replicates=2",
         "report.concepts=false",
@@ -259,7 +260,7 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     rows = [FEWER.clip_ids.index(clip) for clip in predicted.clip_ids]
     values = senses(FEWER)
     X = np.concatenate([values["heard"], values["seen"]], axis=1)[rows]
-    factors = np.repeat(scaling.factors, [22, 14])
+    factors = np.repeat(scaling.factors_, [22, 14])
     scaled = X.astype(np.float64) * factors
     if kind == "cav":
         found = np.column_stack([*predicted.margins.values()])
@@ -272,4 +273,4 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
         expected = fitted.decision_function(scaled)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     # The factors are in use: without them, the scores are others.
-    assert np.ptp(scaling.factors) > 0.1 * scaling.factors.max()
+    assert np.ptp(scaling.factors_) > 0.1 * scaling.factors_.max()

@@ -19,7 +19,7 @@ from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.report.page import make_chapter
 from obygaze_models.runner.answer import describe_cell
@@ -311,7 +311,7 @@ def test_clips_whose_films_are_not_stated(here: Path) -> None:
 
 
 def test_models_that_are_not_of_two_classes(here: Path) -> None:
-    keep(here, ConceptBank(["Look"], C=0.1), kind="cav", classes=(), concepts=("Look",))
+    keep(here, CAV(["Look"], C=0.1), kind="cav", classes=(), concepts=("Look",))
     with pytest.raises(FixUsage, match="expected a model with two classes"):
         run_on(here)
 

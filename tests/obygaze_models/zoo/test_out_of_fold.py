@@ -21,7 +21,7 @@ from obygaze_features.manifest.clip_table import FILE_TIMES, FRAME_COLUMNS, Clip
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store import Store
-from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.concepts import CAV
 from obygaze_models.runner.files import Run, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -119,9 +119,7 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
     film = "tt0000003"
     rest = [i for i in told if MANIFEST.clips[i].movie_id != film]
     own = [i for i in told if MANIFEST.clips[i].movie_id == film]
-    bank = ConceptBank(list(VISUAL), C="published").fit(
-        X[rest].astype(np.float64), has[rest]
-    )
+    bank = CAV(list(VISUAL), C="published").fit(X[rest].astype(np.float64), has[rest])
     expected = bank.transform(X[own].astype(np.float64))
     rows = [found.clip_ids.index(MANIFEST.clips[i].clip_id) for i in own]
     assert {found.basis[row] for row in rows} == {"out-of-fold"}

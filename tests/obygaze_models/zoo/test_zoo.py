@@ -32,6 +32,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store import Row, open_store, push
 from obygaze_features.store.targets import OWN_PLACE
+from obygaze_models.models import state
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import (
@@ -226,8 +227,9 @@ def test_words_in_another_order_are_refused(tmp_path, data) -> None:
 def test_what_predicts_otherwise_when_loaded_is_not_saved(tmp_path, data, monkeypatch):
     X, y, _ = data
     probe = LogisticProbe().fit(X, y)
-    arrays = {**probe.to_arrays(), "coef_": -probe.coef_}
-    monkeypatch.setattr(LogisticProbe, "to_arrays", lambda _: arrays)
+    description, arrays = state.save_state(probe)
+    other = description, {**arrays, "coef_": -probe.coef_}
+    monkeypatch.setattr(state, "save_state", lambda _: other)
     words = "LogisticProbe cannot be saved: when it is loaded"
     with pytest.raises(FixInput, match=words):
         save_model(probe, an_info(a_store(tmp_path, X)), tmp_path / "m", X)

@@ -1,0 +1,218 @@
+"""The contract of scikit-learn: its own checks, and its tools on every estimator."""
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    LeaveOneGroupOut,
+    cross_val_predict,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from obygaze_models import CAV, PCBM, LogisticProbe, MLPProbe, RidgeProbe, SVMProbe
+from obygaze_models.models import estimator as base
+from obygaze_models.models.estimator import WithoutGroups
+from obygaze_models.models.frames import FrameProbe
+from obygaze_models.models.heads import LogisticHead, TreeHead
+from obygaze_models.models.scaling import PartScaling, Scaling
+
+
+def concepts_of(X: Any) -> Any:
+    """A concept for each feature, present above its median; the checks have no concepts."""
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+        return (rows > np.median(rows, axis=0)).astype(np.int64)
+    except (TypeError, ValueError):  # rows that the fit is to refuse
+        return None
+
+
+class Vectors(CAV):
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+        return super().fit(X, concepts_of(X), groups)
+
+
+class Bottleneck(PCBM):
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+        return super().fit(X, y, concepts=concepts_of(X), groups=groups)
+
+
+# Checks that fail, each with its reason.
+EXCEPTIONS = {
+    "MLPProbe": {
+        "check_class_weight_classifiers": "30 rows with a weight of 1e-7 of their class need more"
+        " epochs at the default rate than 100",
+    },
+}
+ESTIMATORS = (
+    *(RidgeProbe(), LogisticProbe(), SVMProbe(), MLPProbe(), FrameProbe()),
+    *(Vectors(C=0.1), Bottleneck(CAV(C=0.1)), Bottleneck(CAV(C=0.1), TreeHead())),
+    *(LogisticHead(), TreeHead(), Scaling(), PartScaling()),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
+def test_the_checks_of_scikit_learn_pass(estimator: Any) -> None:
+    expected = EXCEPTIONS.get(type(estimator).__name__, {})
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    passed = [one for one in results if one["status"] == "passed"]
+    failed = {one["check_name"] for one in results if one["status"] == "failed"}
+    skipped = {one["check_name"] for one in results if one["status"] == "skipped"}
+    assert failed == expected.keys()
+    # It runs with SCIPY_ARRAY_API=1 alone, which must be set before SciPy is imported.
+    assert skipped == {"check_array_api_input"}
+    assert len(passed) >= 44
+
+
+# ---- the tools of scikit-learn ----
+
+FILMS = np.repeat(["alba", "brug", "cirk", "dune", "echo"], 16)
+
+
+def clips() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Rows with two concepts, the first of which decides most classes."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 6))
+    C = (X[:, :2] > 0).astype(np.int64)
+    y = np.where(X[:, 0] + 0.3 * random.normal(size=80) > 0, "S", "EN")
+    return X, y, C
+
+
+PROBES = (
+    RidgeProbe(class_weight="balanced"),
+    LogisticProbe(C=0.5),
+    SVMProbe(C=0.1),
+    MLPProbe((4,), max_epochs=20, learning_rate=0.02),
+    PCBM(CAV(["Look", "Body"], C=0.1), TreeHead(max_depth=2)),
+)
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda one: type(one).__name__)
+def test_a_clone_has_the_parameters_and_not_the_fit(probe: Any) -> None:
+    X, y, C = clips()
+    others = {"concepts": C} if isinstance(probe, PCBM) else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WithoutGroups)
+        fitted = clone(probe).fit(X, y, **others)
+    again = clone(fitted)
+    assert repr(again) == repr(probe)
+    assert not hasattr(again, "classes_")
+    assert fitted.classes_.tolist() == ["EN", "S"]
+    assert fitted.score(X, y) == np.mean(fitted.predict(X) == y) > 0.8
+    scores = fitted.predict_proba(X) if hasattr(fitted, "predict_proba") else None
+    if scores is not None:
+        np.testing.assert_allclose(scores.sum(axis=1), 1)
+
+
+def test_groups_are_routed_to_ridge_and_without_them_it_says_so(monkeypatch) -> None:
+    X, y, _ = clips()
+    by_film = RidgeProbe().set_fit_request(groups=True)
+    with config_context(enable_metadata_routing=True):
+        scores = cross_val_predict(
+            by_film,
+            X,
+            y,
+            cv=LeaveOneGroupOut(),
+            method="decision_function",
+            params={"groups": FILMS},
+        )
+    expected = np.empty(len(y))
+    for film in np.unique(FILMS):
+        train = film != FILMS
+        fitted = RidgeProbe().fit(X[train], y[train], FILMS[train])
+        expected[~train] = fitted.decision_function(X[~train])
+    assert np.array_equal(scores, expected)
+    monkeypatch.setattr(base, "_WARNED", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cross_val_predict(RidgeProbe(), X, y, groups=FILMS, cv=GroupKFold(5))
+    said = [str(one.message) for one in caught if one.category is WithoutGroups]
+    assert len(said) == 1 and "penalty strength by leaving out clips" in said[0]
+    with pytest.raises(TypeError, match="no argument 'films'; expected one of groups"):
+        RidgeProbe().set_fit_request(films=True)
+
+
+def test_a_grid_is_searched_in_a_pipeline() -> None:
+    X, y, _ = clips()
+    grid = {"svmprobe__C": [1e-6, 0.1]}
+    pipeline = make_pipeline(StandardScaler(), SVMProbe(class_weight=None))
+    search = GridSearchCV(pipeline, grid, cv=GroupKFold(5)).fit(X, y, groups=FILMS)
+    best = search.best_estimator_
+    assert search.best_params_ == {"svmprobe__C": 0.1}
+    scaled = StandardScaler().fit(X).transform(X)
+    alone = SVMProbe(0.1, class_weight=None).fit(scaled, y)
+    assert np.array_equal(best.decision_function(X), alone.decision_function(scaled))
+
+
+def test_vectors_transform_in_a_pipeline_and_name_their_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y, C = clips()
+    table = pandas.DataFrame(X, index=[f"clip-{number}" for number in range(80)])
+    table.columns = [f"f{number}" for number in range(6)]
+    vectors = CAV(["Look", "Body"], C=0.1).set_output(transform="pandas")
+    margins = vectors.fit(table, C).transform(table)
+    assert margins.columns.tolist() == ["Look", "Body"]
+    assert margins.index.equals(table.index)
+    plain = CAV(["Look", "Body"], C=0.1).fit(X, C)
+    np.testing.assert_array_equal(margins, plain.transform(X))
+    np.testing.assert_array_equal(
+        plain.transform(X), X @ plain.coef_.T + plain.intercept_
+    )
+    assert clone(vectors).fit(X, C).transform(X).columns.tolist() == ["Look", "Body"]
+    # The margin of the concept that decides is enough for the classes.
+    head = LogisticProbe().fit(margins.to_numpy(), y)
+    assert head.score(margins.to_numpy(), y) > 0.85
+
+
+def test_a_row_of_nan_is_no_example_of_a_concept() -> None:
+    X, y, C = clips()
+    known = C.astype(np.float64)
+    known[:16] = np.nan
+    probe = PCBM(CAV(C=0.1, unit_norm=False), cross_fit=0)
+    found = probe.fit(X, y, concepts=known, groups=FILMS)
+    alone = CAV(C=0.1, unit_norm=False).fit(X[16:], C[16:])
+    np.testing.assert_array_equal(found.bank_.coef_, alone.coef_)
+
+
+def test_a_perceptron_stops_on_validation_rows_of_known_classes() -> None:
+    X, y, _ = clips()
+    probe = MLPProbe((4,), max_epochs=50, patience=1, min_epochs=1, learning_rate=0.1)
+    stopped = clone(probe).fit(X[:60], y[:60], validation=(X[60:], y[60:]))
+    assert len(stopped.validation_loss_) == stopped.n_epochs < 50
+    assert clone(probe).fit(X, y).n_epochs == 50
+    with pytest.raises(ValueError, match="a class of the training rows for each"):
+        clone(probe).fit(X[:60], y[:60], validation=(X[60:], y[:20] == "S"))
+
+
+def test_a_parameter_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ValueError, match="RidgeProbe has no parameter 'alpha'"):
+        RidgeProbe().set_params(alpha=1.0)
+    nested = PCBM(CAV(), LogisticHead()).set_params(bank__C=0.5, head__C=2.0)
+    assert (nested.bank.C, nested.head.C) == (0.5, 2.0)
+
+
+def test_plain_arrays_are_fitted_and_scored_without_scikit_learn() -> None:
+    code = """
+import sys
+import numpy as np
+from obygaze_models import RidgeProbe
+X = np.random.default_rng(0).normal(size=(40, 3))
+y = (X[:, 0] > 0).astype(int)
+probe = RidgeProbe().fit(X, y, np.arange(40) // 8)
+print(probe.predict(X).sum(), "sklearn" in sys.modules)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split()[1] == "False"
