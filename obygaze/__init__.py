@@ -6,7 +6,7 @@
     store = og.open_store("obygaze12.xclip-b16-k600-zs")
     X, y, groups, ids = og.dataset(store, manifest, task="EN_S")
 
-Each command is a function: `obygaze store verify` is `og.store.verify` (`docs/python.md`).
+The functions of a group, such as stores, are in a module: `og.store.verify` (`docs/python.md`).
 
 Names of manifests, stores, runs and models are looked up in the workspace: the folder in the
 environment variable OBYGAZE_WORKSPACE, or the current folder if it is not set. A path can be given

@@ -1,4 +1,4 @@
-"""The functions of `obygaze audit`: `og.audit`."""
+"""Audits: tests of labels, features, maps and captions."""
 
 from typing import TYPE_CHECKING
 

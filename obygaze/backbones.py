@@ -1,4 +1,4 @@
-"""The functions of `obygaze backbones`: `og.backbones`."""
+"""List, check and download the models that make features."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The functions of `obygaze explain`: `og.explain`."""
+"""Maps of where and when a model sees a concept."""
 
 from typing import TYPE_CHECKING
 

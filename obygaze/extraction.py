@@ -1,4 +1,4 @@
-"""The functions of `obygaze extract`: `og.extraction`."""
+"""Compute the features of clips."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The functions of `obygaze manifest`: `og.manifest`."""
+"""Read, look at and change tables of clips."""
 
 from typing import TYPE_CHECKING
 

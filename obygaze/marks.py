@@ -1,4 +1,4 @@
-"""The functions of `obygaze marks`: `og.marks`."""
+"""Read and write marks in films, and ELAN files."""
 
 from typing import TYPE_CHECKING
 

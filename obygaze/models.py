@@ -1,4 +1,4 @@
-"""The functions of `obygaze models`: `og.models`."""
+"""Use and share saved models."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The functions of `obygaze protocols`: `og.protocols`."""
+"""List and show the protocols that `og.run` takes."""
 
 from typing import TYPE_CHECKING
 

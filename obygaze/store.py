@@ -1,4 +1,4 @@
-"""The functions of `obygaze store`: `og.store`."""
+"""Look at, check, cut and share stores of features."""
 
 from typing import TYPE_CHECKING
 

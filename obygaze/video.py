@@ -1,4 +1,4 @@
-"""The functions of `obygaze video`: `og.video`."""
+"""Look into a video file."""
 
 from typing import TYPE_CHECKING
 

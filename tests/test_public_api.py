@@ -4,9 +4,12 @@ import importlib
 import importlib.util
 import inspect
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -103,4 +106,31 @@ def test_the_help_of_a_command_fits_on_a_screen() -> None:
             assert found is not None
             command = found
             ctx = click.Context(command, info_name=word, parent=ctx, terminal_width=78)
-        assert len(command.get_help(ctx).splitlines()) <= 50, words
+        lines = command.get_help(ctx).splitlines()
+        assert len(lines) <= 50, words
+        assert max(map(len, lines)) <= 80, words
+
+
+def reached(found: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Every docstring that a person reaches from `og`: of functions, classes and methods."""
+    if isinstance(found, ModuleType):
+        yield name, found.__doc__ or ""
+        for inner in dir(found):
+            yield from reached(getattr(found, inner), f"{name}.{inner}")
+        return
+    yield name, inspect.getdoc(found) or ""
+    if inspect.isclass(found):
+        for inner, member in vars(found).items():
+            if not inner.startswith("_"):
+                yield f"{name}.{inner}", inspect.getdoc(member) or ""
+
+
+def test_a_docstring_speaks_of_python_and_not_of_a_shell() -> None:
+    typed = "|".join(root.list_commands(click.Context(root)))
+    shell = re.compile(rf"(?<![\w-])--?[a-zA-Z][a-z-]*\b(?!-)|\bobygaze ({typed})\b")
+    found = {
+        f"{name}: {match[0]}"
+        for name, text in reached(og, "og")
+        for match in shell.finditer(text)
+    }
+    assert found == set()

@@ -137,8 +137,9 @@ def agree(
 ) -> Audit:
     """Measure how far annotators agree: on clips, on marks in films, or in a table of ratings.
 
-    SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
-    --every) as by `obygaze marks clips`; or, with --raters, a table with a row for each item.
+    The source is a manifest with annotators; or tables of marks, which become labels of `clips`, or
+    of clips of equal length (`every`), as by `og.marks.clips`; or, with `raters`, a table with a
+    row for each item.
 
     The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
     with its interval over films, gamma of two annotators (1 - observed / expected distance, by
@@ -147,7 +148,7 @@ def agree(
     Args:
         source: The manifest, the tables of marks, or the table of ratings.
         clips: Manifest or table of clips with times in their films.
-        every: Length of equal clips in seconds, instead of --clips.
+        every: Length of equal clips in seconds, instead of `clips`.
         column: The column to compare: level, concepts or another; or COLUMN=WORD, one word against
             all others.
         orders: The words of a column from the lowest: mood=low,high.

@@ -68,20 +68,20 @@ def audit_mediaeval(
     precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
     (calm or excited), and are scored by accuracy.
 
-    Runs are scored against either --qrels or --manifest. If the official split is known, only its
-    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
-    runs per subtask are allowed, one of them without external data.
+    Runs are scored against either judgements (`qrels`) or a manifest. If the official split is
+    known, only its test clips are scored. Runs name clips as the official files do:
+    ACCEDE00001.mp4. At most five runs per subtask are allowed, one of them without external data.
 
-    --write makes a run from a table of scores; this run is scored, too, if there are judgements.
+    `write` makes a run from a table of scores; this run is scored, too, if there are judgements.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
         qrels: TREC judgements of violence.
         manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
-        write: Write a run: of violence from --predictions, of affect from --affect.
+        write: The new file of a run: of violence from `predictions`, of affect from `affect`.
         affect: A table of scores of valence and arousal (clip_id, valence, arousal; from -1 to 1),
             which become classes: below -0.15 negative, above 0.15 positive, else neutral.
-        predictions: The scores of a model of two classes, as `models predict -o` writes them.
+        predictions: The scores of a model of two classes, as `og.predict(...).write` writes them.
         force: Replace a run that exists.
         workspace: The workspace, if it is not the current one.
 

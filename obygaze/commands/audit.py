@@ -97,7 +97,7 @@ def annotations(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Test which values of a column go with a level, such as emotions or concepts.
+    """Test which values of a column go with a level.
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
@@ -107,7 +107,7 @@ def annotations(
 
     Examples:
         obygaze audit annotations obygaze12 'level == S' 'level == HN'
-        obygaze audit annotations obygaze12 'level == S' 'level == EN' --column emotions
+        obygaze audit annotations films 'level == S' 'level == EN' --column emotions
         obygaze audit annotations moviegraphs men.csv women.csv --column relationships
     """
     from obygaze.audits.annotations import audit_annotations
@@ -143,7 +143,7 @@ def levels(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Test whether clips of a higher level have more concepts, for each annotator.
+    """Test whether clips of a higher level have more concepts.
 
     The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
     level to the next is tested within films. The p of the claim that the number rises with each
@@ -293,7 +293,7 @@ def eat(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Test whether one group of clips is closer to some words than another group.
+    """Test which of two groups of clips is closer to some words.
 
     The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
     reported p-value exchanges clips only within films. The p-value across films is shown next to
@@ -302,9 +302,9 @@ def eat(
     instead.
 
     Examples:
-        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
-            --text texts.npz --attributes happiness sadness --attributes happiness anger
-        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat films.clip-b16 films --x 'level == S' --y 'level == EN' \\
+            --text texts.npz --attributes happiness sadness
+        obygaze audit eat films.clip-b16 --x men.csv --y women.csv --text texts.npz
         obygaze audit eat --vectors vectors.npz --json
     """
     from obygaze.audits.eat import audit_eat
@@ -349,7 +349,7 @@ def maps(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Compare the maps of two conditions: mean maps, and the shares of maps in boxes.
+    """Compare the maps of two conditions.
 
     CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair; the two
     clips of a pair have different conditions. With boxes, the shares of the maps in the boxes are
@@ -435,8 +435,8 @@ def captions(
 
     Examples:
         obygaze audit captions captions.csv --group condition --cluster image
-        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
-        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
+        obygaze audit captions captions/ --group group,face --cluster image,face
+        obygaze audit captions captions/ --cluster image,face --tokens authors \\
             --min-occurrences 100
         obygaze audit captions captions.csv --group race,gender,class --cluster image
     """
@@ -491,7 +491,7 @@ def cooc(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Count how often things are named together with words of each gender.
+    """Count things that are named with words of each gender.
 
     A text with words of both genders counts for both. Each share is shown exactly, and cut after
     two decimals as in published tables.
@@ -536,7 +536,7 @@ def cooc(
 )
 @force_option
 def caption_scores(table: str, out: str, lm: str, sim: str, force: bool) -> Result:
-    """Write a table of captions with their scores by language models.
+    """Score captions by language models, for gender-score.
 
     The scores are the prior of each caption and its similarity to the visual word, a word for the
     content of the picture. `obygaze audit gender-score` needs both. A caption with [MASK] has
@@ -544,9 +544,9 @@ def caption_scores(table: str, out: str, lm: str, sim: str, force: bool) -> Resu
     name of each model, and the start of a hash of its weights and settings.
 
     Examples:
-        obygaze audit caption-scores captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
-            --lm gpt2 -o filled.csv
-        obygaze audit caption-scores captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
+        obygaze audit caption-scores captions.csv -o filled.csv --lm gpt2 \\
+            --sim sentence-transformers/all-mpnet-base-v2
+        obygaze audit caption-scores captions.csv --lm gpt2 --sim my/sbert -o t.csv
     """
     from obygaze_features.extraction.text import score_captions
 
@@ -570,7 +570,7 @@ def gender_score(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Score how strongly each caption of a table leans to a gender.
+    """Score how far each caption leans to a gender.
 
     Examples:
         obygaze audit gender-score captions.csv
@@ -636,7 +636,7 @@ def mediaeval(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Score predictions for MediaEval 2015, on violence and emotion in films.
+    """Score predictions for MediaEval 2015.
 
     A run is a file of predictions. Runs for violence rank clips, and are scored by average
     precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
@@ -652,7 +652,7 @@ def mediaeval(
         obygaze audit mediaeval run1.txt --qrels violence.qrels --json
         obygaze audit mediaeval affect.txt --manifest liris-accede
         obygaze audit mediaeval --write violence.txt --predictions scores.csv
-        obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
+        obygaze audit mediaeval --write a.txt --affect a.csv --manifest liris-accede
     """
     from obygaze.audits.mediaeval import audit_mediaeval
 

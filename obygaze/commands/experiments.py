@@ -17,33 +17,33 @@ from obygaze.commands.shared import (
 
 
 @click.command("train", cls=Command)
-@click.argument("model", help="The model type.")
+@click.argument("model", help="The model type: see `obygaze models kinds`.")
 @click.option(
     "--store",
     multiple=True,
     required=True,
-    metavar="NAME=STORE",
-    help="Features: a store, or NAME=STORE with its name in tables. Repeatable.",
+    metavar="[NAME=]STORE",
+    help="Features of the clips, with a name in tables. Repeatable.",
 )
 @click.option(
     "--manifest",
     type=NAME,
-    help="The manifest of the clips and labels. The default is the only manifest of the "
-    "workspace.",
+    metavar="MANIFEST",
+    show_default="the only one of the workspace",
+    help="Clips and labels.",
 )
 @click.option(
     "--task",
     default="EN_S",
-    help="The label to predict, as in run, or PROTOCOL.toml:NAME for a task of a "
-    "protocol.",
+    metavar="TASK",
+    help="What to predict, as in `run`, or PROTOCOL.toml:NAME.",
 )
 @click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A changed key of the protocol honest, or model.KEY=VALUE for a setting of the "
-    "model; the error for an unknown KEY lists all settings. cav has no settings. "
+    help="Change a key of the protocol honest, or model.KEY, a setting of the model. "
     "Repeatable.",
 )
 @click.option(
@@ -79,14 +79,15 @@ def train(
     """Train, test and save one model.
 
     The metrics are from fits with the same settings or choices, tested on unseen films. The saved
-    model is then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h
-    or cav. A class of your own can be tested with `run`, but not saved.
+    model is then trained on all clips. `obygaze models kinds` lists the settings of model types,
+    `obygaze protocols show honest --all` the keys of the protocol. A class of your own can be
+    tested with `run`, but not saved.
 
     Examples:
-        obygaze train ridge --store films-xclip --manifest films --task 'rating>=2'
-        obygaze train pcbm-lr --store films-xclip --task HN_S -o my-bottleneck
-        obygaze train mlp --store films-xclip --set model.hidden=[64] --set fit.seed=1
-        obygaze train logistic --store films-xclip --set 'model.C.grid=[0.1, 1.0]'
+        obygaze train ridge --store films.xclip --manifest films --task 'rating>=2'
+        obygaze train pcbm-lr --store films.xclip --task HN_S -o my-bottleneck
+        obygaze train mlp --store films.xclip --set model.hidden=[64] --set fit.seed=1
+        obygaze train logistic --store films.xclip --set 'model.C.grid=[0.1, 1.0]'
     """
     from obygaze_models.runner.experiments import train
 
@@ -104,41 +105,49 @@ def train(
     )
 
 
-@click.command("run", cls=Command)
+@click.command(
+    "run",
+    cls=Command,
+    headings={
+        "Inputs": "store manifest task",
+        "Settings": "set trust jobs",
+        "Output": "output force",
+    },
+)
 @click.argument(
     "protocol",
     default="honest",
     type=NAME,
-    help="The name of a protocol of obygaze, or a TOML file.",
+    help="See `obygaze protocols ls`.",
 )
 @click.option(
     "--store",
     "stores",
     multiple=True,
-    metavar="NAME=STORE",
-    help="Features: a store, or NAME=STORE with its name in tables. Repeatable.",
+    metavar="[NAME=]STORE",
+    help="Features of the clips. Repeatable: each store is tested, under its NAME.",
 )
 @click.option(
     "--manifest",
     type=NAME,
-    help="The manifest of the clips. The default is the manifest of the protocol, or the"
-    " only manifest of the workspace.",
+    metavar="MANIFEST",
+    show_default="the only one of the workspace",
+    help="Clips and labels.",
 )
 @click.option(
     "--task",
     "tasks",
     multiple=True,
+    metavar="TASK",
     show_default="the tasks of the protocol",
-    help="The label to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2', a task of the "
-    "protocol, or 'NAME=EXPRESSION' with a short name. Clips with other values are "
-    "negative; --set 'data.where=COLUMN != VALUE' excludes a value. Repeatable.",
+    help="What to predict. Repeatable.",
 )
 @click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A changed key of the protocol, such as splits.scheme=none. Repeatable.",
+    help="Change a key of the protocol. Repeatable.",
 )
 @click.option(
     "-o",
@@ -146,7 +155,7 @@ def train(
     show_default="made from the inputs",
     metavar="NAME",
     type=NAME,
-    help="The name of the run in the workspace, or a folder.",
+    help="Name of the run, or a folder.",
 )
 @click.option(
     "--jobs",
@@ -155,14 +164,13 @@ def train(
     show_default="one per core",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Number of training processes.",
+    help="Processes that train.",
 )
 @click.option(
     "--trust",
     multiple=True,
     metavar="FILE.py:NAME",
-    help="User code that the protocol file names and that may run. Code that is named in"
-    " --set may run without --trust. Repeatable.",
+    help="Let this code, which a protocol file names, run. Repeatable.",
 )
 @force_option
 @click.pass_obj
@@ -180,15 +188,25 @@ def run(
 ) -> Result:
     """Train and test the models of a protocol.
 
+    PROTOCOL is honest, another one of `obygaze protocols ls`, or your own TOML file. `obygaze
+    protocols show honest --all` prints the keys that --set changes.
+
+    \b
+    A TASK is
+      EN_S                                  a task of the protocol,
+      violent                               a column of yes and no,
+      mood=sad                              a value of a column,
+      'rating>=2'                           a limit, or
+      'harsh=violent == yes and rating>=2'  an expression with a name.
+
+    All other labelled clips are the negatives; to leave some out: --set 'data.where=mood !=
+    unknown'.
+
     Examples:
-        obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
-        obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
-        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
-        obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
-        obygaze run honest --store clip=S --task 'harsh=violent == yes and rating >= 2'
-        obygaze run my-protocol.toml --manifest films --store clip=S --json
-        obygaze run honest --store clip=S --set 'report.metrics=["recall", "precision"]'
-        obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
+        obygaze run --store films.xclip --manifest films
+        obygaze run --store a=films.clip --store b=films.xclip --task 'rating>=2'
+        obygaze run paper-table2 --store films.xclip --set splits.scheme=none
+        obygaze run mine.toml --store films.xclip --trust mine.py:Probe
     """
     from obygaze_models.runner.experiments import run
 

@@ -276,7 +276,7 @@ def run(
     Examples:
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
         obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
+        obygaze extract run films -b xclip-b16-k600-zs --retry-failed --timeout 900
     """
     from obygaze_features.extraction.extracting import extract
 
@@ -369,8 +369,8 @@ def slurm(
 
     Examples:
         obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
-        obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
-        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
+        obygaze extract slurm films -b clip-b16 --tasks 4 -o night.sh -- --gres gpu:1
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long
     """
     from obygaze_features.extraction.slurm import write_slurm_script
 
@@ -458,7 +458,7 @@ def words(
 
     Examples:
         obygaze extract words films -b minilm --subtitles subtitles/
-        obygaze extract words films -b minilm-multilingual --subtitles said/ -o films.said
+        obygaze extract words films -b minilm --subtitles said/ -o films.said
         obygaze extract words films -b minilm --subtitles texts.csv --json
         obygaze extract words mobygaze -b minilm --subtitles mobygaze_dataframe.csv
     """
@@ -525,7 +525,7 @@ def text(
 
     Examples:
         obygaze extract text -b clip-b16 --prompts emotion
-        obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
+        obygaze extract text -b xclip-b16-k600-zs --prompts mine.toml -o texts.npz
         obygaze extract text -b clip-b16 --prompts person --weights folder --json
     """
     from obygaze_features.extraction.text import embed_texts

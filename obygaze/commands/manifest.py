@@ -162,11 +162,11 @@ def import_(
     import` reads ELAN files and other marks.
 
     Examples:
-        obygaze manifest import clips.xlsx --map clip_id=id --map movie_id=film -o mine
-        obygaze manifest import mine.csv --map coder:ada=Ada --map coder:ben=Ben --rule agreed
+        obygaze manifest import book.xlsx --map clip_id=id --map movie_id=film
+        obygaze manifest import t.csv --map coder:a=Ada --map coder:b=Bo --rule agreed
         obygaze manifest import ada.csv ben.csv --rule agreed -o coded
         obygaze manifest import /data/films -o films
-        obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
+        obygaze manifest import thresh_02.csv --as obygaze12 --splits splits/
     """
     from obygaze.films.formats import import_manifest
 
@@ -237,7 +237,7 @@ def windows(
     every: float | None,
     force: bool,
 ) -> Result:
-    """Cut whole films into windows, the clips of a new manifest.
+    """Cut whole films into windows of equal length.
 
     FILMS is a folder of films, or a manifest whose clips are linked to films. Each film is read
     once. Use --window and --stride, or --seconds and --every. Without --stride or --every, each
@@ -290,7 +290,7 @@ def windows(
 def sample(
     session: Session, manifest: str, n_clips: int, name: str, seed: int, force: bool
 ) -> Result:
-    """Sample random clips of each film, for annotators to label.
+    """Draw random clips of each film, for people to label.
 
     The number of clips is divided among the films as equally as possible. The new manifest has only
     the sampled clips, and the probability with which each clip was sampled. `marks blank`
@@ -340,13 +340,13 @@ def show(
     output: str | None,
     force: bool,
 ) -> Result:
-    """Show a manifest's header and clips.
+    """Show the clips, or those for which an expression holds.
 
     An EXPRESSION tests columns, as in protocols: level == S and Body in concept.
 
     Examples:
         obygaze manifest show obygaze12
-        obygaze manifest show obygaze12 --film tt0108160 --where 'level == S' --limit 0
+        obygaze manifest show obygaze12 --film tt0108160 --limit 0
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
         obygaze manifest show obygaze12 --command
@@ -395,7 +395,7 @@ def stats(
     figure: str | None,
     force: bool,
 ) -> Result:
-    """Count levels, concepts, films and folds; each film has a row.
+    """Count clips, films, levels, concepts and folds.
 
     Examples:
         obygaze manifest stats obygaze12 --view visual
@@ -421,7 +421,7 @@ def stats(
 )
 @click.pass_obj
 def link(session: Session, manifest: str, folder: Path) -> Result:
-    """Find the video of each clip under a folder.
+    """Find the video of each clip in a folder.
 
     A file with the name of a clip, and any extension, is the video of this clip. Otherwise the clip
     is a part, by its times, of the file with the name of its film. In names, blanks and other
@@ -483,7 +483,7 @@ def join(
     update: bool,
     force: bool,
 ) -> Result:
-    """Add the columns of a table to the clips of a manifest.
+    """Add the columns of a table.
 
     The table needs a column clip_id, or --map clip_id=COLUMN. Several values of a clip, in one cell
     or in several rows, are joined with '|', and an expression tests each: joy in emotions. If the
@@ -498,7 +498,7 @@ def join(
 
     Examples:
         obygaze manifest join obygaze12 emotions.csv
-        obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
+        obygaze manifest join films moods.csv --map clip_id=scene --map mood=attribute
         obygaze manifest join obygaze12 book.xlsx --sheet Decades --map movie_id=film
         obygaze manifest join coded decided.csv --update
     """
@@ -528,7 +528,7 @@ def join(
 )
 @click.pass_obj
 def folds(session: Session, manifest: str, k: int, force: bool) -> Result:
-    """Assign each film, with all its clips, to one fold: the split `grouped`.
+    """Fix in which fold each film is tested.
 
     A clip has the same fold in every task, so that no task trains on another's test clips. `obygaze
     manifest join` adds folds of your own: a column fold:NAME of a table of clips.
@@ -577,7 +577,7 @@ def labels(
     orders: Mapping[str, str] | None,
     force: bool,
 ) -> Result:
-    """Make new labels of clips from the annotations of several people, by a rule.
+    """Make one label a clip from several annotators, by a rule.
 
     The rules are agreed, the value that all annotators give; majority, the most frequent value;
     highest, for levels and columns with an order; mean, for numbers; by:NAME, the values of one
@@ -585,7 +585,7 @@ def labels(
 
     Examples:
         obygaze manifest labels films --rule majority -o films-majority
-        obygaze manifest labels films --rule highest --order mood=calm,tense -o films-highest
+        obygaze manifest labels films --rule highest --order mood=calm,tense -o high
         obygaze manifest labels films --rule by:ada -o films-ada
     """
     from obygaze_features.manifest.merging import make_labels
@@ -616,7 +616,7 @@ def group(
     groups: str | None,
     force: bool,
 ) -> Result:
-    """List the sub-constructs, or make a manifest whose concepts are groups of concepts.
+    """Put groups of concepts in place of the concepts.
 
     Without a manifest: sub-constructs, concepts and their instances, as in Table 1 of the paper of
     ObyGaze12. The paper assigns no instance to a sub-construct; the last column is a reading of
@@ -657,7 +657,7 @@ def group(
 @force_option
 @click.pass_obj
 def merge(session: Session, manifests: Sequence[str], name: str, force: bool) -> Result:
-    """Put the clips of several manifests into one.
+    """Put the clips of several manifests in one.
 
     No clip may be in two of them: tables of several people about the same clips are imported
     together, by `manifest import ada.csv ben.csv`. Folds and links to videos are left out.

@@ -121,8 +121,8 @@ def predict(
     Examples:
         obygaze models predict films-pcbm films.descriptors > predictions.csv
         obygaze models predict films-pcbm new-films.descriptors -o scores.csv
-        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
-        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
+        obygaze models predict films-pcbm films.clip --clips tt1-001,tt1-002 --json
+        obygaze models predict films-pcbm films.clip --in-sample -o explained.csv
         obygaze models predict films-ridge whole.descriptors --manifest films
     """
     from obygaze_features.core.written_tables import check_output
@@ -204,7 +204,7 @@ def test(
 
     Examples:
         obygaze models test received --store films.xclip --manifest films
-        obygaze models test received --store films.xclip --manifest films --task violent -o theirs
+        obygaze models test received --store films.xclip --task violent -o theirs
     """
     from obygaze_models.runner.experiments import test_model
 

@@ -34,7 +34,7 @@ def ls() -> Result:
     help="Print every key, also those that have their default.",
 )
 def show(protocol: str, every_key: bool) -> Result:
-    """Print a protocol as a TOML file: its tasks, splits, models and settings.
+    """Print a protocol as a TOML file to start from.
 
     Save the file, change it, and pass it to `obygaze run` in place of the name.
 

@@ -64,14 +64,14 @@ def ls(session: Session) -> Result:
 def info(
     session: Session, store: str, clips: bool, output: str | None, force: bool
 ) -> Result:
-    """Show what a store has and how it was made.
+    """Show what a store has, and how it was made.
 
     STORE is a store of the workspace, a folder or a URL. Only small files are read.
 
     Examples:
-        obygaze store info obygaze12-xclip
-        obygaze store info https://example.org/stores/obygaze12-xclip --json
-        obygaze store info obygaze12-xclip --clips -o clips.xlsx
+        obygaze store info films.xclip
+        obygaze store info https://example.org/stores/films.xclip --json
+        obygaze store info films.xclip --clips -o clips.xlsx
     """
     from obygaze_features.store.describing import describe_store
 
@@ -103,8 +103,8 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
     #sha256=... instead of --expect.
 
     Examples:
-        obygaze store verify obygaze12-xclip
-        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
+        obygaze store verify films.xclip
+        obygaze store verify films.xclip --hash --expect 5f0c...
     """
     from obygaze_features.store.verifying import verify
 
@@ -194,7 +194,7 @@ def import_(
     licence: str,
     citation: str | None,
 ) -> Result:
-    """Make a store from features in another format.
+    """Read features of other programs: .npz, .h5, .zarr, folders.
 
     SOURCE is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
     docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
@@ -203,11 +203,11 @@ def import_(
     without usable features are failed rows.
 
     Examples:
-        obygaze store import xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
-        obygaze store import FEATURES --manifest obygaze12 --pool max --keep-frames -o xclip
+        obygaze store import x.npz --id-key names --array clip=X --backbone xclip -o x
+        obygaze store import FEATURES --manifest films --pool max --keep-frames -o x
         obygaze store import all.h5 --id-key names --array clip=features -o all
         obygaze store import charades.h5 --array clip='{id}/features' -o charades
-        obygaze store import xclip.zarr --array clip=features --backbone x-clip -o xclip
+        obygaze store import xclip.zarr --array clip=features --backbone xclip -o x
     """
     from obygaze_features.store.importing import import_features
 
@@ -260,7 +260,7 @@ def export(
     arrays: Sequence[str],
     labels: str | None,
 ) -> Result:
-    """Write the features of a store in another format.
+    """Write features for other programs: .npz, .h5, .zarr, .parquet.
 
     The ending of OUTPUT says the format: .npz, .h5, .hdf5, .parquet, or .zarr for a folder that is
     a group of Zarr, compressed. A store itself is such a group, not compressed.
@@ -276,9 +276,9 @@ def export(
     options only.
 
     Examples:
-        obygaze store export obygaze12-xclip xclip.h5
-        obygaze store export obygaze12-xclip xclip.zarr
-        obygaze store export obygaze12-xclip xclip --as parquet --with-labels obygaze12
+        obygaze store export films.xclip xclip.h5
+        obygaze store export films.xclip xclip.zarr
+        obygaze store export films.xclip xclip --as parquet --with-labels films
     """
     from obygaze_features.store.exporting import export_features
 
@@ -310,7 +310,7 @@ def export(
 )
 @click.pass_obj
 def pull(session: Session, source: str, path: str | None, expect: str | None) -> Result:
-    """Copy a store to this machine.
+    """Copy a store from a folder, web server, bucket or the hub.
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted copy, and every file is checked as it arrives. An existing store is never replaced.
@@ -323,7 +323,7 @@ def pull(session: Session, source: str, path: str | None, expect: str | None) ->
     Examples:
         obygaze store pull https://example.org/features/xclip
         obygaze store pull https://example.org/features/xclip#sha256=5f0c...
-        obygaze store pull hf://lab/obygaze12-xclip -o theirs
+        obygaze store pull hf://lab/films.xclip -o theirs
     """
     from obygaze_features.store.copying import pull
 
@@ -368,9 +368,9 @@ def push(
     `obygaze store export --as parquet` makes a table for `datasets`.
 
     Examples:
-        obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
-        obygaze store push obygaze12-xclip hf://lab/xclip --licence CC-BY-4.0 --citation "Doe, 2026"
-        obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
+        obygaze store push films.xclip s3://films/xclip --licence CC-BY-4.0
+        obygaze store push films.xclip hf://lab/x --licence MIT --citation 'Doe 2026'
+        obygaze store push films.xclip /mnt/lab/xclip --no-licence
     """
     from obygaze_features.store.copying import push
 
@@ -430,7 +430,7 @@ def subset(
     arrays: Sequence[str],
     without: Sequence[str],
 ) -> Result:
-    """Make a store of some clips or arrays of a store.
+    """Take some clips or arrays.
 
     Rows get new numbers. The source may be a URL: only the needed parts are read.
 
@@ -439,9 +439,9 @@ def subset(
     and models keep it.
 
     Examples:
-        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
-        obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
-        obygaze store subset obygaze12-xclip --without tt0108160 -o without-a-film
+        obygaze store subset films.xclip --film tt0108160 -o one-film
+        obygaze store subset https://example.org/xclip --clips chosen.txt -o small
+        obygaze store subset films.xclip --without tt0108160 -o without-a-film
     """
     from obygaze_features.store.changing import subset
 
@@ -483,7 +483,7 @@ def subset(
 )
 @click.pass_obj
 def merge(session: Session, stores: Sequence[str], path: str, licence: str) -> Result:
-    """Merge stores with different clips; recipe and arrays must be equal.
+    """Join stores of different clips, made in the same way.
 
     An id in two stores is an error. The new store lists all makers and citations.
 

@@ -75,7 +75,7 @@ def import_manifest(
         columns: The column to read as TARGET.
         form: Form of clip ids made of columns: '{film}-{n:03d}'.
         films: none: the table has no films.
-        sheet: The sheet of a spreadsheet. [default: the likely one]
+        sheet: The sheet of a spreadsheet; by default the likely one.
         rule: If annotators differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
         mapping: TOML file with the mapping of columns and words.

@@ -137,23 +137,23 @@ def project_marks(
 ) -> ProjectedLabels:
     """Turn marks in films into clips with labels.
 
-    MARKS is the name of a table of marks in the workspace, which `marks import marks.eaf`
-    writes; or a file with the columns movie_id, start_s, end_s, column, value, annotator; or a
-    manifest of segments.
+    Marks are the name of a table of marks in the workspace, which `og.marks.import_` writes; or a
+    file with the columns movie_id, start_s, end_s, column, value, annotator; or a manifest of
+    segments.
 
     A value counts for a clip if the share of the clip that it covers is at least the threshold. The
-    clip gets the highest level that counts, and the concepts of its marks. In a column with
-    --order, the clip gets the highest value that counts; in a column without it, the value that
+    clip gets the highest level that counts, and the concepts of its marks. In a column with an
+    order, the clip gets the highest value that counts; in a column without it, the value that
     covers most of the clip. A clip for which no value counts has the level EN, and `none` in each
     further column, if the annotator has seen at least four fifths of it; otherwise it has no label.
     Marks in the column `watched` state what was seen. Without such marks, the whole film counts as
-    seen, and a warning says so; but a clip of `manifest sample` without a mark has no label.
+    seen, and a warning says so; but a clip of `og.manifest.sample` without a mark has no label.
 
     Args:
         marks: One or more tables of marks.
         name: Name of the manifest to write.
         clips: Manifest or table of clips with times in their films.
-        every: Length of equal clips in seconds, instead of --clips.
+        every: Length of equal clips in seconds, instead of `clips`.
         threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
         orders: The words of a column from the lowest: Gewalt=schwach,stark.
         rule: Rule for one label from several annotators: highest, agreed, majority, mean or

@@ -135,7 +135,7 @@ def show_backbone(
     NAME@PRESET shows a preset of the card.
 
     Args:
-        name: Name that `obygaze backbones ls` lists, path of a card, or FILE.py:NAME.
+        name: Name that `og.backbones.ls` lists, path of a card, or FILE.py:NAME.
         workspace: The workspace, if it is not the current one.
     """
     return CardDescription(find_card(name, Workspace.of(workspace)))
@@ -200,7 +200,7 @@ def load_backbone(
 
     Args:
         name: A card, its name, or your own function that returns a card (FILE.py:NAME);
-            `obygaze backbones ls` lists the names.
+            `og.backbones.ls` lists the names.
         weights: A file or folder of weights. The default is the checkpoint of the card in the cache
             of the hub.
         device: cpu, cuda or cuda:N.

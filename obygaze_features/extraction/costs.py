@@ -194,16 +194,15 @@ def plan_extraction(
     One clip is decoded and computed with each backbone. The devices h100 and a100 need not be in
     this machine: their time is estimated from the operations that the card states. If a GPU would
     wait for decoded clips, the plan states how many cores would keep it busy. No store is created
-    or changed, and no weights are downloaded: `obygaze backbones fetch` downloads missing weights.
-    The exit code is 5 if `extract run` would refuse to add to a store.
+    or changed, and no weights are downloaded: `og.backbones.fetch` downloads missing weights.
 
     Args:
-        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        manifest: The clips, linked to their videos (`og.manifest.link`).
         backbones: Name of a backbone, or your own code (FILE.py:NAME).
-        arrays: Arrays to store, of the backbones that have them. [default: all but tokens, or the
-            arrays of the store]
+        arrays: Arrays to store, of the backbones that have them; by default all but tokens, or the
+            arrays of the store.
         weights: File or folder of weights.
-        stores: Store of a backbone. [default: MANIFEST.NAME]
+        stores: The store of a backbone; by default MANIFEST.NAME.
         dtype: Precision of the computation.
         device: Device of the run: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1; h100 or
             a100 of a different machine.

@@ -110,17 +110,16 @@ def write_windows(
 ) -> WrittenWindows:
     """Cut whole films into windows, the clips of a new manifest.
 
-    FILMS is a folder of films, or a manifest whose clips are linked to films. Each film is read
-    once. Use --window and --stride, or --seconds and --every. Without --stride or --every, each
-    window begins where the window before it ends.
+    Each film is read once. Use `window` and `stride`, or `seconds` and `every`. Without `stride` or
+    `every`, each window begins where the window before it ends.
 
     Args:
-        films: The films.
+        films: A folder of films, or a manifest whose clips are linked to films.
         name: Name of the new manifest.
         window: Length of a window, in pictures.
-        stride: Pictures from the start of a window to the next start. [default: the window]
+        stride: Pictures from the start of a window to the next start.
         seconds: Length of a window, in seconds.
-        every: Seconds from the start of a window to the next start. [default: the window]
+        every: Seconds from the start of a window to the next start.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """

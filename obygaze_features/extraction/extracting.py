@@ -103,32 +103,31 @@ def extract(
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Extraction:
-    """Extract the missing features of clips; the same command resumes.
+    """Extract the missing features of clips; the same call resumes.
 
-    All backbones share one decoding of each clip. Several commands, on one or more machines, may
+    All backbones share one decoding of each clip. Several processes, on one or more machines, may
     fill the same stores at once. Ctrl-C stops after the current batch; finished blocks are kept. A
-    complete store is sealed; later, the same command adds new clips. A clip that fails has a row
-    with the reason, and the exit code is 3. docs/guide/extraction.md lists what is refused (exit
-    code 5).
+    complete store is sealed; later, the same call adds new clips. A clip that fails has a row with
+    the reason. docs/guide/extraction.md lists what is refused.
 
     Args:
-        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        manifest: The clips, linked to their videos (`og.manifest.link`).
         backbones: Name of a backbone, or your own code (FILE.py:NAME).
         retry_failed: Try failed clips again.
         accept_damaged: Use damaged pictures and sound as they are decoded.
         timeout_s: Largest time to decode one clip, in seconds.
-        arrays: Arrays to store. [default: all but tokens]
+        arrays: Arrays to store; by default all but tokens.
         weights: File or folder of weights.
-        stores: Store of a backbone. [default: MANIFEST.NAME]
+        stores: The store of a backbone; by default MANIFEST.NAME.
         dtype: Precision of the computation.
         licence: Licence of the features; kept frames get none.
         device: Device that computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
         workers: Processes that decode or read clips.
-        batch: Number of clips that are computed at once. [default: 16 on a GPU, fewer if memory is
-            full]
+        batch: Number of clips that are computed at once; by default 16 on a GPU, fewer if memory is
+            full.
         seal_now: Seal finished blocks; other clips are 'not-extracted'.
         watch: Callback (row, failed) for each decoded row.
-        progress: Show a progress bar on stderr.
+        progress: Whether to show a progress bar on stderr, or a function that makes the bar.
         note: Callback for each note before the run.
         workspace: The workspace, if it is not the current one.
 

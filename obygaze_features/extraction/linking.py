@@ -36,7 +36,7 @@ def link_manifest(
     characters that ids cannot contain are read as `_`, and case matters only if two films differ in
     case alone: `LES YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are
     read, and clips that end after their video, and videos that cannot be read, are listed. Clips
-    without a video, and files without a clip, are counted; -v lists them all.
+    without a video, and files without a clip, are counted; the details of the result list them.
 
     A clip whose table counts frames gets the times of these frames in the file of its film. It is
     an error if the film has a different frame rate, or lacks these frames.

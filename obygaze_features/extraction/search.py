@@ -60,9 +60,9 @@ def search(
 ) -> Hits:
     """Find the clips that are most like a text or a clip.
 
-    --text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
-    words (in a store of words) and clips whose features are zeros are excluded. `obygaze manifest
-    export MANIFEST FOLDER --as elan --predictions FILE` makes segments of the table of -o.
+    A text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
+    words (in a store of words) and clips whose features are zeros are excluded. `og.marks.scores`
+    makes tiers of ELAN files of the table `out`.
 
     If a clip has several vectors, such as one per frame, the vector that is most like the query
     counts; frames that pad a short clip do not count. The store is read in parts.
@@ -71,9 +71,9 @@ def search(
         store: Name of a store in the workspace, its path or its URL.
         text: Text to search for.
         like: Id of a clip; find other clips like it.
-        array: Array to compare. [default: clip, or the first array]
+        array: Array to compare; by default clip, or the first array.
         top: Number of clips.
-        weights: Weights of the text model. [default: the checkpoint of the backbone]
+        weights: Weights of the text model; by default the checkpoint of the backbone.
         out: New table of the clips: .csv or .xlsx.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.

@@ -62,8 +62,8 @@ def embed_texts(
         backbone: Name of a backbone with a text model.
         prompts: Set of prompts: emotion, emotion-contrast, person, profession, wolfe2023-emotion,
             wolfe2023-maps, wolfe2023-profession, or a TOML file.
-        out: New .npz file. [default: texts/BACKBONE.SET.npz]
-        weights: File or folder of weights, with the tokenizer. [default: from the hub]
+        out: New .npz file; by default texts/BACKBONE.SET.npz.
+        weights: File or folder of weights, with the tokenizer; by default from the hub.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -113,8 +113,8 @@ def score_captions(
     """Write a table of captions with their scores by language models.
 
     The scores are the prior of each caption and its similarity to the visual word, a word for the
-    content of the picture. `obygaze audit gender-score` needs both. A caption with [MASK] has
-    scores with "man" and with "woman" in its place. The columns lm_model and sim_model have the
+    content of the picture. `og.audit.gender_score` needs both. A caption with [MASK] has scores
+    with "man" and with "woman" in its place. The columns lm_model and sim_model have the
     name of each model, and the start of a hash of its weights and settings.
 
     Args:

@@ -84,20 +84,21 @@ def extract_words(
 ) -> Imported:
     """Make a store of vectors of the spoken words of clips.
 
-    --subtitles is a folder with a file MOVIE_ID.srt or .vtt for each film; or a table of the texts
-    of clips (clip_id, text); or the released table of MObyGaze. The text of a clip is every cue
-    that overlaps the clip, each cue whole; the model reads a long text in pieces. A clip without
-    words has the vector of the empty text. The store has the arrays clip and n_words, and contains
-    no words.
+    The subtitles are a folder with a file MOVIE_ID.srt or .vtt for each film; or a table of the
+    texts of clips (clip_id, text); or the released table of MObyGaze. The text of a clip is every
+    cue that overlaps the clip, each cue whole; the model reads a long text in pieces. A clip
+    without words has the vector of the empty text. The store has the arrays clip and n_words, and
+    contains no words.
 
     Args:
         manifest: The clips.
         backbone: Name of a model of words, or of a backbone with a text model.
         subtitles: Source of the spoken words.
         out: Name or folder of the new store.
-        weights: File or folder of weights, with the tokenizer. [default: from a package or the hub]
+        weights: File or folder of weights, with the tokenizer. The default is from a package or
+            the hub.
         meanings: NA=? if a text NA of the table means none, NA=NA if it is a text.
-        progress: Show a progress bar on stderr.
+        progress: Whether to show a progress bar on stderr.
         workspace: The workspace, if it is not the current one.
     """
     here = Workspace.of(workspace)

@@ -116,9 +116,9 @@ def group(
     ObyGaze12. The paper assigns no instance to a sub-construct; the last column is a reading of
     this program.
 
-    With -o: a manifest in which a clip has a group if it has one of its concepts. Groups may share
-    concepts; a concept that is in no group stays. Models, audits and reports then take groups as
-    they take concepts. Without --groups, these are the five sub-constructs.
+    With `name`: a new manifest in which a clip has a group if it has one of its concepts. Groups
+    may share concepts; a concept that is in no group stays. Models, audits and reports then take
+    groups as they take concepts. Without `groups`, these are the five sub-constructs.
 
     Args:
         manifest: The manifest, which is not changed.

@@ -131,15 +131,14 @@ def show_manifest(
 ) -> ManifestPage:
     """Show a manifest's header and clips.
 
-    An EXPRESSION tests columns, as in protocols: level == S and Body in concept.
+    An expression tests columns, as in protocols: level == S and Body in concept.
 
     Args:
         manifest: The manifest.
         film: Only the clips of this film: its id, or its title as it is shown.
-        where: Only the clips for which this holds.
-        limit: Show at most this many clips; 0 shows all. -o writes all. [default: 20; with --json
-            all]
-        command: Show instead the commands that made and changed the manifest.
+        where: Only the clips for which this expression holds.
+        limit: Print at most this many clips, by default 20; 0 prints all. The table has all.
+        command: Whether to show instead the commands that made and changed the manifest.
         workspace: The workspace, if it is not the current one.
     """
     whole = read_manifest(manifest, workspace=workspace)

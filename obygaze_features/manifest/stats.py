@@ -214,7 +214,7 @@ def compute_stats(
 
     Args:
         manifest: The manifest.
-        view: View to count. [default: as stored]
+        view: View to count; by default as stored.
         where: Count the clips for which this holds; manifest show has the same option.
         workspace: The workspace, if it is not the current one.
     """

@@ -89,8 +89,8 @@ def subset(
         store: The store.
         path: The new store: a name or a folder.
         films: Only the clips of this film, an id.
-        clips: Only these clips, separated by commas, or those in a file: one id a line, or a
-            column clip_id. In Python also clips of a manifest.
+        clips: Only these clips: their ids, clips of a manifest, or a file with one id a line or a
+            column clip_id.
         arrays: Only this array, with the times and the mask of its frames.
         without: The id of a film or clip to leave out.
         progress: Counts clips, once for each array.

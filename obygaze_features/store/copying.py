@@ -105,14 +105,14 @@ def pull(
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted copy, and every file is checked as it arrives. An existing store is never replaced.
     After `zarr.open_group(NAME, mode="w")`, which removes all files of a store, the same command
-    copies it again. `obygaze store subset URL` copies a part.
+    copies it again. `og.store.subset` copies a part.
 
-    The files at an address may be changed by others. #sha256=... at its end, or --expect, refuses
+    The files at an address may be changed by others. #sha256=... at its end, or `expect`, refuses
     any store but the one with this seal.
 
     Args:
         source: The store: a name, a folder or a URL.
-        path: The new store: a name or a folder. [default: the last word]
+        path: The new store: a name or a folder; by default the last part of the source.
         expect: The seal of the store, from its publisher.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
@@ -242,9 +242,9 @@ def push(
     interrupted push. A target with a different store is refused. The keys of a bucket are AWS_*
     variables; `hf auth login` sets the token of the hub. A new data set on the hub is private.
 
-    A store without a licence is refused. --licence and --citation are written into the head of
+    A store without a licence is refused. Licence and citation are written into the head of
     README.md of the store, if it states none. You may edit this head: it is not sealed.
-    `obygaze store export --as parquet` makes a table for `datasets`.
+    `og.store.export` makes a table for `datasets`.
 
     Args:
         store: The store, in a folder of this machine.

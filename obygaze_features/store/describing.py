@@ -190,11 +190,11 @@ def describe_store(
 ) -> StorePage:
     """Show what a store has and how it was made.
 
-    STORE is a store of the workspace, a folder or a URL. Only small files are read.
+    Only small files are read.
 
     Args:
-        store: The store.
-        clips: List its clips, and why some have no features; -o writes this list to a file.
+        store: A store of the workspace, a folder or a URL.
+        clips: Whether to list the clips, and why some have no features.
         workspace: The workspace, if it is not the current one.
     """
     opened = open_store(store, workspace=workspace)

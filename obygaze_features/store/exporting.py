@@ -165,18 +165,18 @@ def export_features(
 ) -> Exported:
     """Write the features of a store in another format.
 
-    The ending of OUTPUT says the format: .npz, .h5, .hdf5, .parquet, or .zarr for a folder that is
-    a group of Zarr, compressed. A store itself is such a group, not compressed.
+    The ending of the path says the format: .npz, .h5, .hdf5, .parquet, or .zarr for a folder that
+    is a group of Zarr, compressed. A store itself is such a group, not compressed.
 
     A Parquet file is a table with a row a clip and a column an array, by default of the arrays with
-    one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
-    README.md by which datasets.load_dataset and the hub read it.
+    one vector a clip. The format "parquet" writes a folder with this table, data/features.parquet,
+    and a README.md by which datasets.load_dataset and the hub read it.
 
-    Clips without features are left out and listed (exit code 3), as are arrays that are not
+    Clips without features are left out and listed, as are arrays that are not
     exported. Licence, citation, recipe and seal go with the features: in the array `obygaze_origin`
     of an npz file, the attribute of this name of an HDF5 file or a group of Zarr, and the metadata
-    of a Parquet file. `obygaze store import` reads the features, and takes these facts from its own
-    options only.
+    of a Parquet file. `og.store.import_` reads the features, and takes these facts from its own
+    arguments only.
 
     Args:
         store: The store.

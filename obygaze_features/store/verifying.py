@@ -110,12 +110,12 @@ def verify(
 ) -> VerifyReport:
     """Check that a store is whole and undamaged.
 
-    Without options, check that every file exists and has its length; a changed byte is found with
-    --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
+    By default, check that every file exists and has its length; a changed byte is found with
+    `hashes`. The report names each file that is not as the store lists it.
 
-    A consistent store may still be somebody else's. With --expect and the seal that its publisher
-    sees in `obygaze store info`, any other store ends with the exit code 5. An address may end with
-    #sha256=... instead of --expect.
+    A consistent store may still be somebody else's. With `expect` and the seal that its publisher
+    sees in `og.store.info`, any other store is refused. An address may end with #sha256=...
+    instead.
 
     Args:
         store: The store.

@@ -66,8 +66,8 @@ def save_frames(
     Args:
         file: The video file.
         count: Number of pictures.
-        start_s: Start of the part, in seconds. [default: the start of the file]
-        end_s: End of the part, in seconds. [default: the end of the file]
+        start_s: Start of the part, in seconds; by default the start of the file.
+        end_s: End of the part, in seconds; by default the end of the file.
         output: A new .npz file with arrays, or a new .png file with a contact sheet.
         force: Replace the output if it exists.
     """

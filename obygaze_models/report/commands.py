@@ -63,11 +63,12 @@ def compare(
     are of another kind, and the table says so. A difference of AP or AUC has an interval over films
     and a p that is corrected for all differences of the table. Runs must hold out the same units:
     films, or groups of one column. Models are matched by store only if a run has several stores,
-    and by name only if a run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
+    and by name only if a run has several models. The result can be written as
+    CSV, .xlsx or LaTeX (.tex).
 
     Args:
         runs: Names of runs of the workspace, or their folders. The first run is the reference.
-        models: The model to compare. Repeat the option to name a model for each run.
+        models: The model to compare; or a model for each run.
         metric: The metric, such as ap or auc.
         workspace: The workspace, if it is not the current one.
 

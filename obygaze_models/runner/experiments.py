@@ -86,18 +86,20 @@ def run(
 
     Args:
         protocol: The name of a protocol of obygaze, or a TOML file.
-        stores: Features: a store, or NAME=STORE with its name in tables. In Python also a list, or
-            a mapping of names to stores.
+        stores: Features of the clips: a store, a list of stores, or a mapping of names to stores.
+            The results of each store have its name.
         manifest: The manifest of the clips. The default is the manifest of the protocol, or the
             only manifest of the workspace.
-        tasks: The label to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2', a task of the protocol, or
-            'NAME=EXPRESSION' with a short name. Clips with other values are negative; --set
-            'data.where=COLUMN != VALUE' excludes a value.
-        changes: A changed key of the protocol, such as splits.scheme=none.
+        tasks: The labels to predict: tasks of the protocol, a column of yes and no, "mood=sad" for
+            a value, "rating>=2" for a limit, or "harsh=violent == yes and rating>=2" for an
+            expression with a name. All other labelled clips are negative; to leave some out,
+            change data.where.
+        changes: Changed keys of the protocol, such as "splits.scheme=none". `og.protocols.show`
+            prints every key.
         output: The name of the run in the workspace, or a folder.
         n_jobs: Number of training processes.
-        trust: User code that the protocol file names and that may run. Code that is named in --set
-            may run without --trust.
+        trust: User code that the protocol file names and that may run. Code that is named in
+            `changes` may run without it.
         force: Replace the output if it exists.
         progress: Whether to show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
@@ -153,17 +155,17 @@ def train(
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are from fits with the same settings or choices, tested on unseen films. The saved
-    model is then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h
-    or cav. A class of your own can be tested with `run`, but not saved.
+    model is then trained on all clips. `og.models.kinds` lists the model types. A class of your own
+    can be tested with `run`, but not saved.
 
     Args:
         model: The model type.
-        store: Features: a store, or NAME=STORE with its name in tables.
+        store: Features: a store, or a mapping of its name in tables to the store.
         manifest: The manifest of the clips and labels. The default is the only manifest of the
             workspace.
         task: The label to predict, as in `run`, or PROTOCOL.toml:NAME for a task of a protocol.
-        changes: A changed key of the protocol honest, or model.KEY=VALUE for a setting of the
-            model; the error for an unknown KEY lists all settings. cav has no settings.
+        changes: Changed keys of the protocol honest, or "model.KEY=VALUE" for a setting of the
+            model.
         output: The name of the run and of the model in the workspace.
         n_jobs: Number of training processes.
         force: Replace the output if it exists.
@@ -349,10 +351,10 @@ def test_model(
 ) -> Run:
     """Test a saved model on your own clips and labels.
 
-    Nothing is fitted: scores, decisions and refused clips are the same as in `models predict`. The
-    result is a run: `report` shows it, and `compare` compares it with a run of your own model on
-    these clips. Training clips of the model are excluded and counted. Other clips of its training
-    films are tested, and the run names these films.
+    Nothing is fitted: scores, decisions and refused clips are the same as in `og.predict`. The
+    result is a run: `og.report` shows it, and `og.compare` compares it with a run of your own model
+    on these clips. Training clips of the model are excluded and counted. Other clips of its
+    training films are tested, and the run names these films.
 
     Args:
         model: A saved model of two classes: its name in the workspace, or its folder.

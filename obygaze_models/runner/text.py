@@ -56,7 +56,7 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
     """Read a finished run: its tables and run.json.
 
     `results` has a row for each value and each difference, and `predictions` a row for each test
-    of each clip. Both are pandas tables. `print(run)` gives the output of `obygaze run`.
+    of each clip. Both are pandas tables. `print(run)` gives the output of the command `run`.
 
     Args:
         run: The name of a run of the workspace, or its folder.

@@ -238,16 +238,16 @@ def predict(
     and the contribution of each concept. A model without probabilities, such as ridge, has one
     score, positive for the second class. A store of different features is refused (exit code 5).
 
-    For new films, extract the features first: the error for a missing store names the command.
+    For new films, extract the features first.
 
     The column `basis` shows how the score relates to the training; docs/guide/experiments.md lists
-    its values. Features without films, imported without a manifest, need --manifest.
+    its values. Features without films, imported without a manifest, need `manifest`.
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
         store: A store with the same recipe as the training features.
-        clips: Clip ids to predict, separated by commas, or a file with one id per line or a column
-            clip_id. In Python also a list of ids, or a manifest.
+        clips: The clips to predict: a list of ids, a manifest, or a file with one id per line or a
+            column clip_id.
         manifest: Predict the clips of this manifest.
         in_sample: Score all training clips with the saved model itself, even if they have an
             out-of-fold score. In-sample scores are not predictions.

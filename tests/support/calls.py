@@ -146,7 +146,7 @@ def write_inputs(folder: Path) -> None:
         (folder / name).mkdir(parents=True)
     for name in FILES:
         (folder / name).touch()
-    for name in ("xclip.npz", "xclip.parquet", "xclip.zarr", "file.csv"):
+    for name in ("x.npz", "xclip.npz", "xclip.zarr", "file.csv"):
         (folder / name).touch()
     (folder / "chosen.txt").write_text("tt1-001\ntt1-002\n", encoding="utf-8")
 

@@ -66,7 +66,8 @@ def view(
         manifest: The clips.
         film: Write only the page of this film.
         run: Show the out-of-fold scores of this run.
-        scores: Show the scores of a saved model, from this table of `models predict -o`.
+        scores: Show the scores of a saved model, from this table that `og.predict(...).write`
+            wrote.
         output: The folder of the pages, instead of pages/MANIFEST.
         workspace: The workspace, if it is not the current one.
     """

@@ -154,12 +154,12 @@ def join_columns(
 ) -> JoinedColumns:
     """Add the columns of a table to the clips of a manifest.
 
-    The table needs a column clip_id, or --map clip_id=COLUMN. Several values of a clip, in one cell
-    or in several rows, are joined with '|', and an expression tests each: joy in emotions. If the
-    table has films or times, they must equal those of the clip.
+    The table needs a column clip_id, which `columns` may name. Several values of a clip, in one
+    cell or in several rows, are joined with '|', and an expression tests each: joy in emotions. If
+    the table has films or times, they must equal those of the clip.
 
-    A table of films needs movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a
-    film get the values of its rows.
+    A table of films needs movie_id in place of clip_id: all clips of a film get the values of its
+    rows.
 
     An update changes the cells of the clips that have a row, in the columns that the manifest has,
     and in level and concepts; all other cells stay. In `differs`, it removes what has a value now.
@@ -168,8 +168,9 @@ def join_columns(
     Args:
         manifest: The manifest, which is replaced; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
-        columns: Rename a column; times=m:ss or times=h:mm is the format of 1:10.
-        sheet: The sheet of a spreadsheet. [default: the likely one]
+        columns: The column of the table for each name, such as {"clip_id": "scene"}; the value of
+            "times" is the format of 1:10, m:ss or h:mm.
+        sheet: The sheet of a spreadsheet; by default the likely one.
         words: NA=? if a word means not known, NA=NA if it is an answer; in an update also ja=S.
         update: Change the cells of the clips of the table only.
         force: Replace columns of the manifest.

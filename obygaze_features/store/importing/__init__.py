@@ -138,25 +138,25 @@ def import_features(
 ) -> Imported:
     """Make a store from features in another format.
 
-    SOURCE is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
-    docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
-    recipe: they can be merged, and a model of one reads the other. With --manifest, clips are
-    found by their ids, and films or times that differ from those of SOURCE are refused. Clips
-    without usable features are failed rows.
+    The source is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
+    docs/guide/stores.md describes each. Imports with the same `backbone` and `pool` have the same
+    recipe: they can be merged, and a model of one reads the other. With a manifest, clips are found
+    by their ids, and films or times that differ from those of the source are refused. Clips without
+    usable features are failed rows.
 
     Args:
         source: The file or folder.
         path: The new store: a name or a folder.
-        arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: The array or column of clip ids. [default: clip_id]
+        arrays: The array, column or dataset path of each array of the store, by its name.
+        id_key: The array or column of clip ids; by default clip_id.
         fill_missing: Read chunks of Zarr that are not there as the fill value of their array.
         manifest: A row for each clip of this manifest.
         pool: Keep one vector of each clip: mean, maximum or last one of all that it has. [default:
             max for tokens]
-        keep_frames: Keep the frames or tokens beside what --pool makes of them.
+        keep_frames: Keep the frames or tokens beside what `pool` makes of them.
         backbone: The model that made the features.
         licence: The licence of the features; that of the manifest is of its labels.
-        citation: What to cite for them. [default: the manifest's]
+        citation: What to cite for them; by default the manifest's.
         progress: Counts clips, twice: when they are checked and when they are written.
         workspace: The workspace, if it is not the current one.
     """
@@ -239,7 +239,7 @@ def write_features(
         keep_frames: Keep the frames or tokens beside what `pool` makes of them.
         backbone: The model that made the features.
         licence: The licence of the features; that of the manifest is of its labels.
-        citation: What to cite for them. [default: the manifest's]
+        citation: What to cite for them; by default the manifest's.
         progress: Counts clips, twice: when they are checked and when they are written.
         workspace: The workspace, if it is not the current one.
 
