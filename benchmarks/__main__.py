@@ -22,6 +22,7 @@ BENCHMARKS = {
     "words": "benchmarks.words:measure",
     "night": "benchmarks.night:measure",
     "waiting": "benchmarks.waiting:measure",
+    "sweeps": "benchmarks.sweeps:measure",
 }
 
 

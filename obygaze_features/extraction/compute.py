@@ -176,13 +176,18 @@ class Uploads:
         """
         import torch
 
-        on_gpu = [self._upload(clip.pictures) for clip in clips]
+        on_gpu = []
         rows = []
+        # Clips of one sweep share their pictures.
+        before: dict[int, int] = {}
         n_before = 0
         for clip in clips:
-            rows.append(clip.rows + n_before)
-            n_before += len(clip.pictures)
-        pictures = torch.cat(on_gpu)
+            if id(clip.pictures) not in before:
+                before[id(clip.pictures)] = n_before
+                on_gpu.append(self._upload(clip.pictures))
+                n_before += len(clip.pictures)
+            rows.append(clip.rows + before[id(clip.pictures)])
+        pictures = on_gpu[0] if len(on_gpu) == 1 else torch.cat(on_gpu)
         pictures = pictures.index_select(
             0, on_device(np.concatenate(rows), self.device)
         )

@@ -1,10 +1,11 @@
 """Decode the rows of a store in advance and in order; a row that fails has its reason."""
 
-from collections.abc import Generator, Iterable, Sequence
+import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import prod
 from typing import Any
 
@@ -27,7 +28,7 @@ from obygaze_features.extraction.clips import (
     repetition_remark,
 )
 from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept
-from obygaze_features.store.layout import CLEAN, MASK
+from obygaze_features.store.layout import CLEAN, CLIPS_OF_A_BLOCK, MASK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
@@ -45,11 +46,52 @@ READERS = 2
 _SIZE_OF_ANY = (1080, 1920)
 # The assumed seconds of a clip that ends with its film.
 _SECONDS_OF_ANY = 600.0
+# Clips of a film that are so near to each other share a sweep: they often need one key frame.
+GAP_S = 10.0
+# The clips of a sweep may have this share (1/16) of the memory for decoded clips.
+_SHARE_OF_A_SWEEP = 16
+
+
+def choose_sweep_rows(block_rows: int, n_rows: int, n_workers: int) -> int:
+    """Return the number of neighbouring rows whose clips may share a sweep.
+
+    They are in one block. A run with few rows has short sweeps, so that each worker has one.
+
+    Args:
+        block_rows: The number of rows of the smallest block, a power of two.
+        n_rows: The number of rows to compute.
+        n_workers: The number of processes that decode.
+    """
+    rows = min(block_rows, CLIPS_OF_A_BLOCK)
+    while rows > 1 and n_rows < rows * n_workers:
+        rows //= 2
+    return rows
+
+
+@dataclass(eq=False)
+class _Sweep:
+    """Rows whose clips are decoded together, in the order of their times.
+
+    `future` is their result. It is None until the first row is submitted.
+    """
+
+    jobs: Sequence[RowJob]
+    future: Future[Any] | None = None
+
+    def result_of(self, job: RowJob, result: Any) -> DecodeResult | Decoded:
+        """Return the result of one row from the result of the sweep."""
+        if len(self.jobs) == 1:
+            alone: DecodeResult | Decoded = result
+            return alone
+        part: DecodeResult = result.parts[self.jobs.index(job)]
+        return part
 
 
 @dataclass
 class RowDecoder:
     """Decodes rows of a store in advance; kept frames are read instead of films.
+
+    Clips of a film that overlap, or nearly do, are decoded in one sweep: each picture once.
 
     Args:
         clips: The clip of each row.
@@ -60,6 +102,7 @@ class RowDecoder:
         accept_damaged: Use damaged pictures and sound as the decoder returns them.
         kept: The kept frames. If it is empty, all clips are decoded.
         first_read: The facts of each video at the time when its first clip was read.
+        sweep_rows: Each so many rows may share a sweep; 1: each clip is decoded by itself.
     """
 
     clips: Sequence[PlannedClip]
@@ -70,6 +113,7 @@ class RowDecoder:
     accept_damaged: bool = False
     kept: KeptViews = field(default_factory=dict)
     first_read: dict[str, Source] = field(default_factory=dict)
+    sweep_rows: int = 1
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Yield decoded rows in the order of `jobs`; take each job shortly before its decoding."""
@@ -78,7 +122,13 @@ class RowDecoder:
         videos = dict.fromkeys(clip.video for clip in self.clips)
         next_film = dict(pairwise(video for video in videos if video in films))
 
-        def submit(job: RowJob) -> Future[Any]:
+        def submit(item: tuple[RowJob, _Sweep]) -> Future[Any]:
+            job, sweep = item
+            if sweep.future is None:
+                sweep.future = submit_sweep(job, sweep.jobs)
+            return sweep.future
+
+        def submit_sweep(job: RowJob, swept: Sequence[RowJob]) -> Future[Any]:
             clip = self.clips[job.row]
             to_decode = self._not_kept(job)
             if not to_decode.views:
@@ -90,6 +140,10 @@ class RowDecoder:
             folder = self.indexes if clip.video in films else None
             times = (clip.start_s, clip.end_s)
             decode_job = DecodeJob(clip.video, to_decode.views, *times, indexes=folder)
+            if len(swept) > 1:
+                in_sweep = [self.clips[one.row] for one in swept]
+                parts_s = [(one.start_s, one.end_s) for one in in_sweep]
+                decode_job = replace(decode_job, parts_s=parts_s)
             future = self.pool.submit(decode_job)
             if clip.video in next_film:
                 # The index of the next film is made while this one is decoded.
@@ -103,14 +157,61 @@ class RowDecoder:
         with ThreadPoolExecutor(READERS, thread_name_prefix="kept") as readers:
             under_way = in_order(
                 submit,
-                jobs,
+                self._with_sweeps(jobs),
                 self.most_clips,
-                bytes_of=lambda job: bytes_of_job(job, self.clips[job.row]),
+                bytes_of=lambda item: self._bytes_of(item[0]),
                 most_bytes=self.most_bytes,
+                # One more than the workers, so that none waits while clips of a sweep are computed.
+                least=self.pool.workers + 1,
             )
             with closing(under_way):
-                for job, result in under_way:
-                    yield self._row(job, result)
+                for (job, sweep), result in under_way:
+                    yield self._row(job, sweep.result_of(job, result))
+
+    def _bytes_of(self, job: RowJob) -> int:
+        return bytes_of_job(job, self.clips[job.row])
+
+    def _with_sweeps(self, jobs: Iterable[RowJob]) -> Iterator[tuple[RowJob, _Sweep]]:
+        """Yield each row with its sweep, in the order of `jobs`.
+
+        The rows of a sweep are neighbours, in any order of their times. They are taken from `jobs`
+        together. A clip that exceeds the memory of a sweep is decoded by itself.
+        """
+        most_bytes = self.most_bytes // _SHARE_OF_A_SWEEP
+
+        def place_of(job: RowJob) -> tuple[int, str, tuple[ClipView, ...]]:
+            clip = self.clips[job.row]
+            return job.row // self.sweep_rows, clip.video, self._not_kept(job).views
+
+        for (_, video, views), group in groupby(jobs, place_of):
+            neighbours = list(group)
+            n_together = 1
+            if video and views:
+                n_bytes = max(1, *map(self._bytes_of, neighbours))
+                n_together = max(1, most_bytes // n_bytes)
+            for first in range(0, len(neighbours), n_together):
+                part = neighbours[first : first + n_together]
+                sweep_of: dict[RowJob, _Sweep] = {}
+                for swept in self._near_each_other(part):
+                    sweep_of |= dict.fromkeys(swept, _Sweep(swept))
+                for job in part:
+                    yield job, sweep_of.get(job) or _Sweep([job])
+
+    def _near_each_other(self, jobs: Iterable[RowJob]) -> list[list[RowJob]]:
+        """Group clips of a film with start and end so that each is near others of its group."""
+        spans = []
+        for job in jobs:
+            clip = self.clips[job.row]
+            if clip.start_s is not None and clip.end_s is not None:
+                spans.append((clip.start_s, clip.end_s, job))
+        groups: list[list[RowJob]] = []
+        last_end_s = -math.inf
+        for start_s, end_s, job in sorted(spans, key=lambda span: span[:2]):
+            if start_s >= last_end_s + GAP_S:
+                groups.append([])
+            groups[-1].append(job)
+            last_end_s = max(last_end_s, end_s)
+        return groups
 
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return the job of a row with only the views that have no kept frames."""

@@ -39,7 +39,7 @@ from obygaze_features.extraction.compute import (
     clip_threads,
     make_computer,
 )
-from obygaze_features.extraction.decoding import RowDecoder
+from obygaze_features.extraction.decoding import RowDecoder, choose_sweep_rows
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     ChosenBackbone,
@@ -404,6 +404,11 @@ def _fill(
             accept_damaged=run.accept_damaged,
             kept=plan.kept,
             first_read=_files_read_before(together, clips),
+            sweep_rows=choose_sweep_rows(
+                min(filling.plan.block_rows for _, filling in together),
+                max(store.n_computed for store, _ in together),
+                resources.workers,
+            ),
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:

@@ -1,9 +1,10 @@
 """Decode exactly the pictures of a clip that models see, resize them, and mark damage."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from obygaze_features.video.decoded_clip import (
     PictureView,
     new_arrays,
 )
-from obygaze_features.video.film import distrust, exact_index, open_film
+from obygaze_features.video.film import distrust, exact_index, keep_film_open
 from obygaze_features.video.index import (
     CLOCK_SET_BACK,
     FrameIndex,
@@ -32,6 +33,14 @@ from obygaze_features.video.index import (
     remark_on_pictures,
 )
 from obygaze_features.video.source import DecodedRun, FilmChanged, VideoSource
+
+# The start and the end of a part of a video, in seconds.
+Part: TypeAlias = tuple[float | None, float | None]
+Decoded = TypeVar("Decoded")
+
+
+class Doubtful(Exception):
+    """Raised if parts of a film must be decoded one by one, because something is doubtful."""
 
 
 def decode_clip(
@@ -99,20 +108,60 @@ def decode_views(
     wanted = tuple(dict.fromkeys(views))
     if not wanted:
         raise FixUsage("views must contain at least one view")
+
+    def decode(source: VideoSource) -> dict[PictureView, DecodedClip]:
+        spans_s = [(start_s, end_s)]
+        (clips,) = _ClipDecoder(source, wanted, spans_s, picked, allocate).clips()
+        if isinstance(clips, BadVideo):
+            raise clips
+        return clips
+
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     if picked is not None and (not len(picked) or picked.min() < 0):
         message = "ranks must be frame numbers, at least 0"
         raise FixUsage(
             f"{message}, got {'none' if not len(picked) else int(picked.min())}"
         )
+    return _with_source(decode, path, indexes, progress)
+
+
+def decode_parts(
+    path: Path | str,
+    views: Sequence[PictureView],
+    parts_s: Sequence[Part],
+    *,
+    allocate: Allocate = new_arrays,
+    indexes: Path | str | None = None,
+    progress: OnProgress = no_progress,
+) -> list[dict[PictureView, DecodedClip] | BadVideo]:
+    """Decode several parts of a video in one pass: the pictures of each part, or its error.
+
+    The pictures are those that `decode_views` returns for each part by itself.
+
+    Raises:
+        Doubtful: if anything in the film is doubtful, so that each part must be decoded by itself.
+    """
+
+    def decode(
+        source: VideoSource,
+    ) -> list[dict[PictureView, DecodedClip] | BadVideo]:
+        return _ClipDecoder(source, views, parts_s, None, allocate, True).clips()
+
+    return _with_source(decode, path, indexes, progress)
+
+
+def _with_source(
+    decode: Callable[[VideoSource], Decoded],
+    path: Path | str,
+    indexes: Path | str | None,
+    progress: OnProgress,
+) -> Decoded:
+    """Decode from an open film; if its packets differ from its index, try without the index."""
     folder = None if indexes is None else Path(indexes)
     for index_folder in (folder, folder, None):
         try:
-            with open_film(Path(path), index_folder, progress) as source:
-                clip_decoder = _ClipDecoder(
-                    source, wanted, start_s, end_s, picked, allocate
-                )
-                return clip_decoder.clips()
+            with keep_film_open(Path(path), index_folder, progress) as source:
+                return decode(source)
         except FilmChanged as error:
             distrust(error.film)
             changed = error
@@ -121,22 +170,23 @@ def decode_views(
 
 @dataclass
 class _ClipDecoder:
-    """Decodes the views of a part of a video: the pictures between two times, or of `ranks`.
+    """Decodes the views of parts of a video: the pictures between two times, or of `ranks`.
 
     With `is_light`, packets that no wanted picture needs are not decoded. If a result is doubtful,
-    `is_light` is set to False, and these packets are decoded.
+    `is_light` is set to False, and these packets are decoded. With `is_strict`, a doubtful result
+    is an error instead: what is doubtful in one part must not change another one.
     """
 
     source: VideoSource
     views: Sequence[PictureView]
-    start_s: float | None
-    end_s: float | None
+    parts_s: Sequence[Part]
     ranks: Ints | None
     allocate: Allocate
+    is_strict: bool = False
     is_light: bool = False
 
-    def clips(self) -> dict[PictureView, DecodedClip]:
-        """Return the clip of each view, decoded from key frames.
+    def clips(self) -> list[dict[PictureView, DecodedClip] | BadVideo]:
+        """Return the clip of each view for each part, or its error, decoded from key frames.
 
         Each picture is identified by the position of its packet in the file. All clips of a film
         use the same index. It sorts the pictures by the times of their packets if these times are
@@ -145,9 +195,27 @@ class _ClipDecoder:
         source = self.source
         index = source.film.index
         self.is_light = index.timed and not source.film.damaged
-        canvas = self._canvas(index if index.is_certain else exact_index(source))
+        if self.is_strict and not (index.is_certain and self.is_light):
+            raise Doubtful
+        if self.is_strict and index.has_open_groups:
+            # A part by itself is often decoded a second time, with all its packets, because the
+            # decoder reports that pictures before its key frame are missing.
+            self.is_light = False
+        index = index if index.is_certain else exact_index(source)
+        found = [self._span(index, *part_s) for part_s in self.parts_s]
+        spans = [span for span in found if not isinstance(span, BadVideo)]
+        if not spans:
+            return [error for error in found if isinstance(error, BadVideo)]
+        canvas = Canvas(source, index, spans, self.views, self.allocate, self.ranks)
         self._decode(canvas)
-        return self._finish(canvas)
+        canvas.blank_missing()
+        clips: list[dict[PictureView, DecodedClip] | BadVideo] = []
+        for span, part_s in zip(found, self.parts_s, strict=True):
+            if isinstance(span, BadVideo):
+                clips.append(span)
+            else:
+                clips.append(self._finish(canvas, spans.index(span), part_s))
+        return clips
 
     def _decode(self, canvas: Canvas) -> None:
         """Decode the runs of packets that hold the wanted pictures."""
@@ -165,6 +233,8 @@ class _ClipDecoder:
             is_in_order &= self._is_in_order(canvas, out)
         index = canvas.index
         missing = index.order[canvas.missing()].tolist()
+        if self.is_strict and (missing or canvas.damage or not is_in_order):
+            raise Doubtful
         if not is_in_order or not index.find_affected(canvas.damage, missing).all():
             message = "the decoder returns its pictures in a different order"
             raise BadVideo(message, path=self.source.path, reason="order")
@@ -179,7 +249,8 @@ class _ClipDecoder:
         """
         film = self.source.film
         to_decode = canvas.index.without_unused(run) if self.is_light else run
-        outcome = self.source.run_with_early(to_decode, canvas.offer)
+        sink = self._offer_with_progress(canvas) if self.is_strict else canvas.offer
+        outcome = self.source.run_with_early(to_decode, sink)
         is_whole = set(outcome.out) >= canvas.index.expected_pictures(to_decode)
         starts = canvas.index.decoding_starts(run.wanted)
         is_doubtful = outcome.has_reports or not is_whole
@@ -187,7 +258,7 @@ class _ClipDecoder:
             is_doubtful = True
         if not is_doubtful and not outcome.denied_keys(starts):
             return outcome
-        if to_decode.left_out:
+        if to_decode.left_out and not self.is_strict:
             # The error may come from a packet that was not decoded.
             self.is_light = False
             canvas.forget(run.wanted)
@@ -196,17 +267,33 @@ class _ClipDecoder:
         while True:
             start = canvas.index.decoding_start(min(starts), back)
             canvas.forget(run.wanted)
-            outcome = self.source.run(replace(run, start=start), canvas.offer)
+            outcome = self.source.run(replace(run, start=start), sink)
             keys = canvas.index.keys
             keys_of_run = keys[(keys >= start) & (keys <= run.stop)]
             denied = outcome.denied_keys(keys_of_run)
+            is_certain = start == 0 or start in outcome.keys or not outcome.has_reports
+            if self.is_strict and (denied or not is_certain):
+                raise Doubtful
             canvas.index = canvas.index.without_keys(denied)
             film.index = film.index.without_keys(denied)
-            is_certain = start == 0 or start in outcome.keys or not outcome.has_reports
             if is_certain and starts.isdisjoint(denied):
                 return outcome
             starts = canvas.index.decoding_starts(run.wanted)
             back *= 2
+
+    def _offer_with_progress(self, canvas: Canvas) -> Callable[[int, Any], None]:
+        """Return a sink that reports progress with the last picture of each part.
+
+        The time limit of a clip then holds for each part, and not for the sweep.
+        """
+        ends = canvas.last_of_spans()
+
+        def offer(position: int, frame: Any) -> None:
+            canvas.offer(position, frame)
+            if int(canvas.index.ranks[position]) in ends:
+                self.source.progress()
+
+        return offer
 
     def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
         """Return whether the decoder output the pictures in the order of their times.
@@ -220,52 +307,57 @@ class _ClipDecoder:
         intact = np.array(out)[~index.find_affected(canvas.damage, out)]
         return index.agrees_with(intact.tolist())
 
-    def _canvas(self, index: FrameIndex) -> Canvas:
-        is_part = self.end_s is not None or (self.start_s or 0) > 0
+    def _span(
+        self, index: FrameIndex, start_s: float | None, end_s: float | None
+    ) -> tuple[int, int] | BadVideo:
+        """Return the span of the pictures of a part, or the error of the part."""
+        is_part = end_s is not None or (start_s or 0) > 0
         if self.ranks is None and is_part and not index.has_clock:
-            raise BadVideo(CLOCK_SET_BACK, path=self.source.path, reason="clock")
-        message = f"the part begins at {self.start_s or 0:g} s, after the last picture"
+            return BadVideo(CLOCK_SET_BACK, path=self.source.path, reason="clock")
+        message = f"the part begins at {start_s or 0:g} s, after the last picture"
         if self.ranks is None:
-            span = find_span(index.times_s, self.start_s, self.end_s, index.last_s)
-            if self.end_s is not None and span[1] == 0:
-                message = f"the part ends at {self.end_s:g} s, before the first picture"
+            span = find_span(index.times_s, start_s, end_s, index.last_s)
+            if end_s is not None and span[1] == 0:
+                message = f"the part ends at {end_s:g} s, before the first picture"
         else:
             first = int(self.ranks.min())
             last = int(self.ranks.max())
             span = (first, last + 1) if last < index.frames else (0, 0)
             message = f"picture {last} is missing; the film has {index.frames}"
         if not index.frames:
-            raise self.source.no_picture_error()
+            return self.source.no_picture_error()
         film = self.source.film
         film_end_s = film.end_s(index)
         if span[0] >= span[1]:
             cut_s = film.cut_s(index)
-            begins_s = self.start_s or 0.0
+            begins_s = start_s or 0.0
             is_cut_off = cut_s <= begins_s < film_end_s
             if self.ranks is not None:
                 is_cut_off = cut_s < math.inf
             reason = "truncated" if is_cut_off else "outside"
             message = PICTURES_CUT_OFF if is_cut_off else message
-            raise BadVideo(message, path=self.source.path, reason=reason)
-        too_long = overshoot(film_end_s, self.start_s, self.end_s)
+            return BadVideo(message, path=self.source.path, reason=reason)
+        too_long = overshoot(film_end_s, start_s, end_s)
         if self.ranks is None and too_long is not None:
-            raise BadVideo(too_long, path=self.source.path, reason="too-long")
-        return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
+            return BadVideo(too_long, path=self.source.path, reason="too-long")
+        return span
 
-    def _finish(self, canvas: Canvas) -> dict[PictureView, DecodedClip]:
+    def _finish(
+        self, canvas: Canvas, part: int, part_s: Part
+    ) -> dict[PictureView, DecodedClip]:
         index = canvas.index
-        start_s = self.start_s
-        end_s = self.end_s
-        first, stop = canvas.span
+        begins_s, end_s = part_s
+        start_s = begins_s
+        span = canvas.spans[part]
+        first, stop = span
         if self.ranks is not None:
             if start_s is None and first > 0:
                 start_s = float(index.times_s[first - 1])
             end_s = float(index.times_s[stop]) if stop < index.frames else None
         film = self.source.film
-        is_incomplete = film.is_incomplete(index, canvas.span, start_s, end_s)
-        canvas.blank_missing()
-        remark = remark_on_pictures(index, self.start_s, end_s)
+        is_incomplete = film.is_incomplete(index, span, start_s, end_s)
+        remark = remark_on_pictures(index, begins_s, end_s)
         return {
-            view: replace(canvas.clip(number, is_incomplete), remark=remark)
+            view: replace(canvas.clip(number, part, is_incomplete), remark=remark)
             for number, view in enumerate(self.views)
         }

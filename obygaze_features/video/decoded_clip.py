@@ -187,28 +187,36 @@ def pictures_of_view(shared: Pixels, rows: Ints, mask: Bools) -> Pixels:
 
 
 class Canvas:
-    """Collects the wanted pictures as they come out of the decoder, for all views of a clip."""
+    """Collects the wanted pictures as they come out of the decoder, for all views of some clips.
+
+    Clips and views that take the same picture in the same size share it.
+    """
 
     def __init__(
         self,
         source: VideoSource,
         index: FrameIndex,
-        span: tuple[int, int],
+        spans: Sequence[tuple[int, int]],
         views: Sequence[PictureView],
         allocate: Allocate,
         listed: Ints | None = None,
     ) -> None:
         self.source = source
         self.index = index
-        self.span = span
+        self.spans = spans
         self.views = views
-        self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
+        # Of each view, for each span.
+        self.samples = [
+            [sample(index, span, view.count, view.sampling, listed) for span in spans]
+            for view in views
+        ]
         self.converter = PictureConverter(source.geometry, source.path)
         # For each resize: the row of each wanted rank in its shared pictures.
         self.rows: dict[Resize | None, dict[int, int]] = {}
-        for view, sampled in zip(views, self.samples, strict=True):
+        for view, of_spans in zip(views, self.samples, strict=True):
             rows = self.rows.setdefault(view.resize, {})
-            rows |= dict.fromkeys(sampled.index[sampled.mask].tolist(), 0)
+            for sampled in of_spans:
+                rows |= dict.fromkeys(sampled.index[sampled.mask].tolist(), 0)
         for resize, rows in self.rows.items():
             self.rows[resize] = {rank: row for row, rank in enumerate(sorted(rows))}
         self.pictures = dict(zip(self.rows, allocate(self._shapes()), strict=True))
@@ -224,13 +232,21 @@ class Canvas:
         for resize in self.rows:
             height, width = resize.shape(*size) if resize else size
             shape_of[resize] = (height, width, 3)
-        n_bytes = sum(
+        n_bytes = len(self.spans) * sum(
             view.count * math.prod(shape_of[view.resize]) for view in self.views
         )
         if n_bytes > MAX_CLIP_BYTES:
             message = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
             raise BadVideo(message, path=self.source.path, reason="too-large")
         return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
+
+    def last_of_spans(self) -> set[int]:
+        """Return the last wanted rank of each span, over all views."""
+        last = [0] * len(self.spans)
+        for of_spans in self.samples:
+            for number, sampled in enumerate(of_spans):
+                last[number] = max(last[number], int(sampled.index.max()))
+        return set(last)
 
     def missing(self) -> list[int]:
         """Return the wanted ranks (frame numbers) whose picture is not stored yet."""
@@ -264,9 +280,10 @@ class Canvas:
                 if rank in rows:
                     self.pictures[resize][rows[rank]] = 0
 
-    def clip(self, number: int, is_incomplete: bool) -> DecodedClip:
-        """Return the decoded clip of the view with this number."""
-        sampled = self.samples[number]
+    def clip(self, number: int, part: int, is_incomplete: bool) -> DecodedClip:
+        """Return the decoded clip of the view with this number, for the span with this number."""
+        sampled = self.samples[number][part]
+        first, stop = self.spans[part]
         index = self.index
         source = self.source
         resize = self.views[number].resize
@@ -282,7 +299,7 @@ class Canvas:
             asked_s=np.where(sampled.mask, index.times_s[sampled.index], np.nan),
             substituted=sampled.mask & (affected | ~is_drawn),
             mask=sampled.mask,
-            total=self.span[1] - self.span[0],
+            total=stop - first,
             damaged=source.film.damaged or len(self.damage) > 0,
             is_incomplete=is_incomplete,
         )

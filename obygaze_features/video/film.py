@@ -2,8 +2,9 @@
 
 import io
 import math
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -164,6 +165,53 @@ def open_film(
         source = VideoSource(path, film, video.container, video.stream, progress)
         source.read_geometry()
         yield source
+
+
+class _Opened(threading.local):
+    """The film that this thread decoded last."""
+
+    identity: FileState | None = None
+    source: VideoSource | None = None
+    close = ExitStack()
+
+
+_OPENED = _Opened()
+
+
+@contextmanager
+def keep_film_open(
+    path: Path,
+    indexes: Path | None = None,
+    progress: OnProgress = no_progress,
+) -> Iterator[VideoSource]:
+    """Open a video as `open_film` does. With `indexes`, it stays open for the next clip.
+
+    It is closed after an error, and if the decoder is not as it was when the film was opened: the
+    next clip must not depend on this one.
+    """
+    if indexes is None:
+        with open_film(path, indexes, progress) as source:
+            yield source
+        return
+    identity = None
+    with suppress(OSError):
+        identity = read_state(path, indexes)
+    opened = _OPENED.source
+    if opened is None or identity is None or identity != _OPENED.identity:
+        _OPENED.source = None
+        _OPENED.close.close()
+        _OPENED.close = ExitStack()
+        opened = _OPENED.close.enter_context(open_film(path, indexes, progress))
+        _OPENED.identity = identity
+    _OPENED.source = None
+    opened.progress = progress
+    try:
+        yield opened
+        if opened.is_as_opened:
+            _OPENED.source = opened
+    finally:
+        if _OPENED.source is None:
+            _OPENED.close.close()
 
 
 def read_state(path: Path, indexes: Path | None) -> FileState:

@@ -134,6 +134,13 @@ class FrameIndex:
         """Return the positions of key frames."""
         return np.flatnonzero(self.key)
 
+    @cached_property
+    def has_open_groups(self) -> bool:
+        """Return whether pictures are shown before a key frame but stored after it."""
+        ranks = np.where(self.ranks < 0, self.frames, self.ranks)
+        earliest = np.minimum.accumulate(ranks[::-1])[::-1]
+        return bool((earliest[self.keys] < ranks[self.keys]).any())
+
     @property
     def has_damage(self) -> bool:
         """Return whether packets are damaged or missing."""

@@ -33,6 +33,7 @@ from obygaze_features.video.worker import (
     DecodeResult,
     SharedMemory,
     decode_job,
+    decode_sweep,
     unpack_result,
 )
 
@@ -54,8 +55,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
     A worker that ends or exceeds the limit is replaced, and its clip gets an error. Jobs that only
-    make an index, and jobs that name pictures by rank, are often repeated for a film: after one of
-    them exceeds the limit, all later ones for this film get the same error without decoding.
+    make an index may be repeated for a film: after one of them exceeds the limit, all later ones
+    for this film get the same error without decoding. If a sweep fails in any way, each of its
+    clips is decoded by itself, and gets its own result.
     Workers end with the process of the pool, however it ends. Without worker processes there is no
     time limit, and a crash ends the process of the pool.
 
@@ -104,9 +106,14 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         return future
 
     @property
+    def workers(self) -> int:
+        """Return the number of workers."""
+        return len(self._threads)
+
+    @property
     def ahead(self) -> int:
         """Return the number of clips that may be decoded ahead: two for each worker."""
-        return 2 * len(self._threads)
+        return 2 * self.workers
 
     def close(self) -> None:
         """Kill all workers. Queued jobs are cancelled; running jobs raise an error."""
@@ -134,7 +141,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 future.cancel()
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(self._decode(slot, job))
+                    future.set_result(self._decode_all(slot, job))
                 except Exception as error:  # noqa: BLE001 - raised where the result is taken
                     future.set_exception(_add_hint(error))
             # While this thread waits for a job, it must not hold the clips of its last job.
@@ -142,11 +149,21 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if slot in self._workers:
             self._workers[slot].end()
 
+    def _decode_all(self, slot: int, job: DecodeJob) -> DecodeResult:
+        """Decode a clip, or a sweep; if a sweep fails, decode each of its parts by itself."""
+        if not job.parts_s:
+            return self._decode(slot, job)
+        parts = self._decode(slot, job).parts
+        parts = parts or [self._decode(slot, part) for part in job.parts]
+        return DecodeResult(job, {}, parts=parts)
+
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         if not system.HAS_DECODE_WORKERS:
+            if job.parts_s:
+                return DecodeResult(job, {}, parts=decode_sweep(job))
             return decode_job(job)
         film = os.fspath(job.path)
-        if film in self._late and job.is_of_many:
+        if film in self._late and not job.views:
             return DecodeResult(job, {}, self._late[film])
         worker = self._worker(slot)
         try:
@@ -181,7 +198,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 message = f"not decoded within {self.timeout_s:g} s"
                 reason = "timeout"
             error = BadVideo(message, path=job.path, reason=reason)
-            if late and job.is_of_many:
+            if late and not job.views:
                 self._late[film] = error
             return DecodeResult(job, {}, error)
 
@@ -210,7 +227,11 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             layers = memory.arrays(list(map(tuple, reply["shapes"])), release)
         else:
             release()
-        return unpack_result(job, reply, layers)
+        if not job.parts_s:
+            return unpack_result(job, reply["parts"][0], layers)
+        replies = zip(job.parts, reply["parts"], strict=False)
+        parts = [unpack_result(part, of_part, layers) for part, of_part in replies]
+        return DecodeResult(job, {}, parts=parts)
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
@@ -231,6 +252,7 @@ def in_order(
     *,
     bytes_of: Callable[[Job], int] = lambda job: 0,
     most_bytes: float = math.inf,
+    least: int = 1,
 ) -> Generator[tuple[Job, Result], None, None]:
     """Submit jobs in advance, and yield each job with its result, in the order of the jobs.
 
@@ -241,13 +263,18 @@ def in_order(
         bytes_of: returns the number of bytes that the result of a job will have.
         most_bytes: maximum number of bytes of all results of submitted jobs that have not been
             yielded. A single result may be larger.
+        least: number of different futures that may be under way even if they are those of more
+            jobs than `ahead`: several jobs may share a future.
     """
     under_way: deque[tuple[Job, int, Future[Result]]] = deque()
     try:
         for job in jobs:
             n_bytes = bytes_of(job)
             while under_way and (
-                len(under_way) >= ahead
+                (
+                    len(under_way) >= ahead
+                    and len({id(one[2]) for one in under_way}) >= least
+                )
                 or n_bytes + sum(one[1] for one in under_way) > most_bytes
             ):
                 first, _, future = under_way.popleft()

@@ -270,6 +270,9 @@ class VideoSource(PacketReader):
         self.codec = str(self.decoder.codec.canonical_name)
         # A run that the decoder has begun; the next run may continue it.
         self._begun: _BegunRun | None = None
+        # What the decoder knew when the geometry was read; None before.
+        self._known_at_first: tuple[int, ...] | None = None
+        self._has_reports = False
 
     @property
     def whole(self) -> PacketRun:
@@ -308,8 +311,22 @@ class VideoSource(PacketReader):
                 crop = crop_of(self.container, self.stream, self.path)
                 self.geometry = geometry_of(frame, self.stream, crop)
                 self._shape = self._shape_of(frame)
+                self._known_at_first = self._known
                 return
         raise self.no_picture_error()
+
+    @property
+    def is_as_opened(self) -> bool:
+        """Return whether a film that is opened again would be decoded in the same way.
+
+        A decoder may learn more from the pictures that it decodes, and keep it.
+        """
+        return not self._has_reports and self._known == self._known_at_first
+
+    @property
+    def _known(self) -> tuple[int, ...]:
+        decoder = self.decoder
+        return int(decoder.reorder_depth), decoder.width, decoder.height
 
     def check_shape(self, frame: Any) -> None:
         """Raise BadVideo if a picture has other proportions than the first picture.
@@ -415,6 +432,7 @@ class VideoSource(PacketReader):
         outcome.late = self.late
         if has_failed or count_errors() > n_before:
             outcome.reports.append(position)
+            self._has_reports = True
         for frame in frames:
             at = position if frame.pts is None else int(frame.pts)
             outcome.out.append(at)
@@ -422,6 +440,7 @@ class VideoSource(PacketReader):
                 outcome.keys.add(at)
             if frame.is_corrupt:
                 outcome.corrupt.add(at)
+                self._has_reports = True
             is_finished |= bool(sink(at, frame))
         return is_finished
 

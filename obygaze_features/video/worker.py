@@ -21,7 +21,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -31,7 +31,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import file_facts
 from obygaze_features.video.container import BadVideo, OnProgress, av, no_progress
-from obygaze_features.video.decode import decode_views
+from obygaze_features.video.decode import Part, decode_parts, decode_views
 from obygaze_features.video.decoded_clip import (
     Allocate,
     DecodedClip,
@@ -54,10 +54,10 @@ _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 class DecodeJob:
     """A clip to decode, in some views: pictures, sound, or both.
 
-    The clip is the part between two times. If `ranks` is given, the clip is the pictures with these
-    frame numbers, and has no sound. `indexes` is the folder of stored indexes, for films with many
-    clips. A job without views only makes the index of the pictures of the film, and, if
-    `with_sound` is true, the index of its sound.
+    The clip is the part between two times. `indexes` is the folder of stored indexes, for films
+    with many clips. A job without views only makes the index of the pictures of the film, and, if
+    `with_sound` is true, the index of its sound. If `parts_s` is given, the job is a sweep: all
+    these parts of the film are decoded in one pass.
     """
 
     path: Path | str
@@ -66,11 +66,15 @@ class DecodeJob:
     end_s: float | None = None
     indexes: str | None = None
     with_sound: bool = False
+    parts_s: Sequence[Part] = ()
 
     @property
-    def is_of_many(self) -> bool:
-        """Whether this job makes an index or has ranks; more jobs for its film are then likely."""
-        return not self.views
+    def parts(self) -> list[DecodeJob]:
+        """The job of each part of a sweep."""
+        return [
+            replace(self, start_s=start_s, end_s=end_s, parts_s=())
+            for start_s, end_s in self.parts_s
+        ]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -89,6 +93,7 @@ class DecodeResult:
     `error` is the error of the whole job. `failures` holds errors of single views: a film without
     sound may still have pictures, and a film without pictures may have sound. `file_facts` are the
     size and the quick hash of the file before it was decoded, since it may be replaced later.
+    `parts` holds the results of the parts of a sweep.
     """
 
     job: DecodeJob
@@ -97,6 +102,7 @@ class DecodeResult:
     file_facts: tuple[int, str] | None = None
     sounds: Mapping[SoundView, DecodedSound] = field(default_factory=dict)
     failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)
+    parts: Sequence[DecodeResult] = ()
 
     def clip(self, view: PictureView) -> DecodedClip:
         """Return the pictures of a view, or raise its error."""
@@ -141,7 +147,11 @@ def main(handle: int) -> None:
                 channel.sendall(b"{}\n")
 
         job = DecodeJob.from_json(request["job"])
-        reply = pack_result(decode_job(job, memory.arrays_or_exit, progress), memory)
+        if job.parts_s:
+            results = decode_sweep(job, memory.arrays, progress)
+        else:
+            results = [decode_job(job, memory.arrays_or_exit, progress)]
+        reply = pack_results(results, memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
 
@@ -168,6 +178,7 @@ def decode_job(
     job: DecodeJob,
     allocate: Allocate = new_arrays,
     progress: OnProgress = no_progress,
+    decoded: dict[PictureView, DecodedClip] | BadVideo | None = None,
 ) -> DecodeResult:
     """Decode a clip in this process.
 
@@ -180,6 +191,7 @@ def decode_job(
         job: The clip and its views.
         allocate: Returns an array for each shape that it gets, to hold pictures.
         progress: Called regularly while the index of a film is made.
+        decoded: The pictures of the clip, or their error, if a sweep has decoded them.
     """
     path = Path(job.path)
     picture_views = [view for view in job.views if isinstance(view, PictureView)]
@@ -203,7 +215,11 @@ def decode_job(
         return DecodeResult(job, {}, error)
     try:
         with _as_bad_video(path):
-            if picture_views:
+            if isinstance(decoded, BadVideo):
+                raise decoded
+            if decoded is not None:
+                clips = decoded
+            elif picture_views:
                 clips = decode_views(path, picture_views, allocate=allocate, **of_clip)
     except BadVideo as error:
         if not sound_views:
@@ -218,6 +234,39 @@ def decode_job(
             return DecodeResult(job, {}, error)
         failures |= dict.fromkeys(sound_views, error)
     return DecodeResult(job, clips, file_facts=facts, sounds=sounds, failures=failures)
+
+
+def decode_sweep(
+    job: DecodeJob,
+    allocate: Allocate = new_arrays,
+    progress: OnProgress = no_progress,
+) -> list[DecodeResult]:
+    """Return the results of the parts of a sweep; none if they must be decoded one by one.
+
+    The pictures are decoded in one pass. Sound is decoded part by part, from sections that stay in
+    memory.
+    """
+    views = [view for view in job.views if isinstance(view, PictureView)]
+    parts: Sequence[dict[PictureView, DecodedClip] | BadVideo | None]
+    parts = [None] * len(job.parts_s)
+    try:
+        facts = file_facts(Path(job.path))
+        if views:
+            parts = decode_parts(
+                job.path,
+                views,
+                job.parts_s,
+                allocate=allocate,
+                indexes=job.indexes,
+                progress=progress,
+            )
+    except Exception:  # noqa: BLE001 - each part by itself gives its own error
+        return []
+    jobs = zip(job.parts, parts, strict=True)
+    results = [decode_job(part, allocate, progress, clips) for part, clips in jobs]
+    # If the file was replaced meanwhile, its facts differ.
+    is_same = all(result.file_facts in (facts, None) for result in results)
+    return results if is_same else []
 
 
 def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
@@ -295,35 +344,51 @@ def _pack_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
     }
 
 
-def pack_result(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
-    """Return the result of a job as JSON, with the shapes of the arrays in the memory.
+def pack_results(
+    results: Sequence[DecodeResult], memory: SharedMemory
+) -> dict[str, Any]:
+    """Return the results of a job as JSON, with the shapes of the arrays in the memory.
 
     The memory already contains the pictures. The samples of sounds are written after them.
     """
-    if result.error is not None:
-        return {"shapes": [], "error": _pack_error(result.job, result.error)}
-    pictures = [clip.shared_pictures for clip in result.clips.values()]
-    layers = list({id(shared): shared for shared in pictures}.values())
-    numbers = {id(shared): number for number, shared in enumerate(layers)}
-    clips = []
-    for clip in result.clips.values():
-        clips.append(_to_json(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
+    layers = list[Pixels]()
+    sounds = list[DecodedSound]()
+    # The place of each array in the memory, by the id of the pictures or of the sound.
+    numbers: dict[int, int] = {}
+    for result in results:
+        for clip in result.clips.values():
+            if id(clip.shared_pictures) not in numbers:
+                numbers[id(clip.shared_pictures)] = len(layers)
+                layers.append(clip.shared_pictures)
+        sounds += result.sounds.values()
     n_of_pictures = len(layers)
-    sounds = []
-    for sound in result.sounds.values():
-        sounds.append(_to_json(sound, view=None, samples=len(layers)))
+    for sound in sounds:
+        numbers[id(sound)] = len(layers)
         layers.append(sound.samples.view(np.uint8))
     shapes = [layer.shape for layer in layers]
     if sounds:
         places = memory.arrays(shapes)
         for number in range(n_of_pictures, len(layers)):
             places[number][:] = layers[number]
+    parts = [_pack_result(result, numbers) for result in results]
+    return {"shapes": shapes, "parts": parts}
+
+
+def _pack_result(result: DecodeResult, numbers: Mapping[int, int]) -> dict[str, Any]:
+    """Return a result as JSON; `numbers` is that of `pack_results`."""
+    if result.error is not None:
+        return {"error": _pack_error(result.job, result.error)}
+    clips = []
+    for clip in result.clips.values():
+        clips.append(_to_json(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
+    sounds = []
+    for sound in result.sounds.values():
+        sounds.append(_to_json(sound, view=None, samples=numbers[id(sound)]))
     failures = {
         result.job.views.index(view): _pack_error(result.job, error)
         for view, error in result.failures.items()
     }
     return {
-        "shapes": shapes,
         "clips": clips,
         "sounds": sounds,
         "failures": failures,

@@ -159,6 +159,29 @@ def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:
         assert len(uploads._copies) == 2
 
 
+def test_clips_of_a_sweep_share_their_pictures_on_a_gpu(tmp_path: Path) -> None:
+    backbone = tiny("clip", tmp_path)
+    specs = arrays_of_features(backbone)
+    clips = some_clips(backbone, 3)
+    whole = np.concatenate([clip.pictures for clip in clips])
+    firsts = np.cumsum([0, *(len(clip.pictures) for clip in clips[:-1])])
+    swept = [
+        replace(clip, pictures=whole, rows=clip.rows + first)
+        for clip, first in zip(clips, firsts, strict=True)
+    ]
+    # A batch may have clips of two sweeps.
+    others = some_clips(backbone, 1)
+    backbone.placement = replace(backbone.placement, device="cuda")
+    with SimulatedGpu(), clip_threads(1) as pool:
+        uploads = Uploads("cuda")
+        alone = make_computer(backbone, specs, pool)
+        expected = as_bytes([alone.start([*clips, *others])()])
+        shared = make_computer(backbone, specs, pool, uploads)
+        found = as_bytes([shared.start([*swept, *others])()])
+    assert found == expected
+    assert uploads.n_copies == 2
+
+
 class Values:
     """A backbone whose only array is its pixels: numbers that a store must round."""
 

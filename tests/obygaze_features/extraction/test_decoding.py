@@ -17,6 +17,8 @@ NO_FILE = BadVideo("no such file", path="a", reason="missing")
 class RecordingPool:
     """Record jobs in the order in which a pool gets them; each is done at once."""
 
+    workers = 1
+
     def __init__(self) -> None:
         self.jobs: list[DecodeJob] = []
 

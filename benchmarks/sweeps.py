@@ -1,0 +1,245 @@
+"""Clips of a film that overlap or are neighbours, decoded in one sweep: CPU seconds and equal rows.
+
+With the path of another checkout, which has its environment in `.venv`, in OBYGAZE_BEFORE, both
+programs take turns on the same films, each with a workspace of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.decode.films import RATE, FilmSpec, make_film
+from benchmarks.timing import Comparison, Contestant, compare
+from obygaze_features.core.console import human, table
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.windows import span_id
+
+BEFORE = "OBYGAZE_BEFORE"
+ROOT = Path(__file__).resolve().parents[1]
+WORKERS = 2
+ROUNDS = 5
+# Key frames are ten seconds apart.
+RARE_KEYS = {"g": "250", "keyint_min": "250", "sc_threshold": "0"}
+N_WINDOWS = 720_000
+N_FILMS = 100
+# Print the number of rows of each status and a checksum of all their values.
+CHECKSUM = """
+import hashlib, json, sys
+import numpy as np
+import obygaze as og
+store = og.open_store(sys.argv[1])
+order = sorted(range(len(store)), key=lambda row: store.rows[row].clip_id)
+hashed = hashlib.sha256()
+counts = {}
+for number in order:
+    row = store.rows[number]
+    hashed.update(repr((row.clip_id, row.status, row.reason, row.pictures)).encode())
+    counts[row.status] = counts.get(row.status, 0) + 1
+ok = [number for number in order if store.rows[number].status == "ok"]
+for array in sorted(array.name for array in store.record.arrays):
+    hashed.update(np.ascontiguousarray(store.read(array, ok)).tobytes())
+print(json.dumps([counts, hashed.hexdigest()]))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A checkout of obygaze, and the Python that runs it."""
+
+    name: str
+    root: Path
+    python: str
+
+    def command(self, *words: str) -> list[str]:
+        """Return the words of a command of this program."""
+        return ["env", f"PYTHONPATH={self.root}", self.python, *words]
+
+    def run(self, *words: str) -> str:
+        """Run a command, and return its output."""
+        done = subprocess.run(
+            self.command(*words), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise Corrupt(f"{shlex.join(words)}: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+
+def programs() -> dict[str, Program]:
+    """Return this program, and the one of OBYGAZE_BEFORE if it is set."""
+    found = {"now": Program("now", ROOT, sys.executable)}
+    before = os.environ.get(BEFORE)
+    if before:
+        python = str(Path(before, ".venv/bin/python"))
+        found["before"] = Program("before", Path(before), python)
+    return found
+
+
+def clips_of(films: Mapping[str, float], length_s: float, every_s: float) -> list[Clip]:
+    """Return clips of equal length of some films, whose lengths are given in seconds."""
+    clips = []
+    for film, seconds in films.items():
+        for number in range(int((seconds - length_s) / every_s) + 1):
+            span_s = number * every_s, number * every_s + length_s
+            ids = span_id(film, *span_s), film, number, f"{film}.mp4"
+            clips.append(Clip(*ids, *span_s))
+    return clips
+
+
+def shuffled(clips: Sequence[Clip], n_rows: int = 16) -> list[Clip]:
+    """Return clips whose order is another one within each block of rows."""
+    draw = random.Random(0)
+    result = []
+    for first in range(0, len(clips), n_rows):
+        block = list(clips[first : first + n_rows])
+        draw.shuffle(block)
+        result += [
+            replace(clip, scene=first + place) for place, clip in enumerate(block)
+        ]
+    return result
+
+
+@dataclass
+class Bench:
+    """Films, and a workspace of each program."""
+
+    folder: Path
+    rounds: int
+
+    def workspace(self, program: Program) -> Path:
+        """Return the workspace of a program."""
+        return self.folder / program.name
+
+    def film(self, name: str, seconds: int, character: str = "busy") -> Path:
+        """Make a film with rare key frames under this name."""
+        n_frames = seconds * RATE
+        spec = FilmSpec(name, n_frames=n_frames, options=RARE_KEYS, character=character)
+        made = make_film(spec, self.folder / "made")
+        path = self.folder / "videos" / f"{name}.mp4"
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.link(made, path)
+        return path
+
+    def import_clips(self, program: Program, name: str, clips: Sequence[Clip]) -> None:
+        """Write a manifest of clips for a program."""
+        header = Header("made up", video_root=str(self.folder / "videos"))
+        path = self.workspace(program) / "manifests" / f"{name}.toml"
+        write_manifest(Manifest(name, header, tuple(clips)), path, force=True)
+
+    def contestant(
+        self, program: Program, manifest: str, backbone: str = "descriptors"
+    ) -> Contestant:
+        """Return the command that extracts a manifest anew; its films are indexed already."""
+        here = self.workspace(program)
+        words = ("-m", "obygaze", "-C", str(here), "extract", "run", manifest)
+        options = ("-b", backbone, "--workers", str(WORKERS), "-q")
+        extract = shlex.join(program.command(*words, *options))
+        store = shlex.quote(str(here / "stores" / f"{manifest}.{backbone}"))
+        line = f"rm -rf {store} && {extract}"
+        subprocess.run(["sh", "-c", line], check=True, capture_output=True)
+        return Contestant(f"{manifest}, {program.name}", ("sh", "-c", line))
+
+    def checksum(
+        self, program: Program, manifest: str, backbone: str = "descriptors"
+    ) -> tuple[dict[str, int], str]:
+        """Return the number of rows of each status, and a checksum of rows and values."""
+        store = self.workspace(program) / "stores" / f"{manifest}.{backbone}"
+        counts, sha256 = json.loads(program.run("-c", CHECKSUM, str(store)))
+        return counts, sha256
+
+    def compared(
+        self, title: str, contestants: Sequence[Contestant], reference: str
+    ) -> Comparison:
+        """Time contestants in turns."""
+        return compare(title, contestants, reference=reference, rounds=self.rounds)
+
+
+def measure(quick: bool) -> str:
+    """Return the tables of overlapping clips, of windows, and of the bytes of a manifest."""
+    with TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), 1 if quick else ROUNDS)
+        parts = [
+            measure_overlap(bench, 20 if quick else 80),
+            measure_windows(bench, 20 if quick else 80),
+            measure_manifest(N_WINDOWS // 100 if quick else N_WINDOWS),
+        ]
+        return "\n\n".join(parts)
+
+
+def measure_overlap(bench: Bench, seconds: int) -> str:
+    """Compare clips of 4 s each 2 s, in order and shuffled, with clips of 4 s each 4 s."""
+    bench.film("overlap", seconds)
+    apart = clips_of({"overlap": seconds}, 4, 4)
+    overlapping = clips_of({"overlap": seconds}, 4, 2)
+    contestants = []
+    sums = []
+    for program in programs().values():
+        for name, clips in (
+            ("apart", apart),
+            ("overlapping", overlapping),
+            ("shuffled", shuffled(overlapping)),
+        ):
+            bench.import_clips(program, name, clips)
+            contestants.append(bench.contestant(program, name))
+            sums.append((program.name, name, *bench.checksum(program, name)))
+    title = "clips of 4 s, each 4 s and each 2 s, of a film with a key frame each 10 s"
+    timed = bench.compared(title, contestants, "apart, now")
+    return f"{timed.to_text()}\n{_sums_text(sums)}"
+
+
+def measure_windows(bench: Bench, seconds: int) -> str:
+    """Compare windows of 2 s each second, and of 16 pictures, of two films."""
+    films = bench.folder / "two"
+    films.mkdir()
+    for name in ("one", "two"):
+        path = bench.film(name, seconds, "calm" if name == "one" else "busy")
+        os.link(path, films / path.name)
+    sums = []
+    contestants = []
+    for program in programs().values():
+        here = str(bench.workspace(program))
+        for name, grid in (
+            ("seconds", ("--seconds", "2", "--every", "1")),
+            ("pictures", ("--window", "16")),
+        ):
+            words = ("-m", "obygaze", "-C", here, "manifest", "windows", str(films))
+            program.run(*words, "-o", name, *grid)
+            contestants.append(bench.contestant(program, name))
+            sums.append((program.name, name, *bench.checksum(program, name)))
+    timed = bench.compared("windows of two films", contestants, "seconds, now")
+    return f"{timed.to_text()}\n{_sums_text(sums)}"
+
+
+def measure_manifest(n_windows: int) -> str:
+    """Return the bytes of a manifest of windows of 2 s each second of many films."""
+    films = {f"tt{number:07d}": n_windows / N_FILMS + 1 for number in range(N_FILMS)}
+    clips = [
+        replace(clip, scene=None, extra={"framerate": "25"})
+        for clip in clips_of(films, 2, 1)
+    ]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "windows.toml")
+        manifest = Manifest("windows", Header("windows"), tuple(clips), ("framerate",))
+        write_manifest(manifest, path)
+        n_bytes = path.with_suffix(".csv").stat().st_size
+    return f"{len(clips):,} windows of {N_FILMS} films: {human(n_bytes)} as rows"
+
+
+def _sums_text(sums: Sequence[tuple[str, str, dict[str, int], str]]) -> str:
+    """Return a table of the rows of each store, and of their checksums."""
+    rows = []
+    for program, manifest, counts, sha256 in sums:
+        shown = ", ".join(f"{n} {status}" for status, n in counts.items())
+        rows.append((program, manifest, shown, sha256[:12]))
+    return table(("program", "manifest", "rows", "sha256 of rows and values"), rows)
