@@ -266,7 +266,7 @@ def report(
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
         obygaze report honest-desc --format latex --format pdf
     """
-    from obygaze_models.report.commands import report
+    from obygaze_models.report.reporting import report
 
     return report(*runs, formats=formats or None, output=output, workspace=session.root)
 
@@ -325,7 +325,7 @@ def compare(
         obygaze compare honest-xclip honest-vivit --model ridge --metric auc
         obygaze compare honest-xclip honest-vivit -o compared.tex
     """
-    from obygaze_models.report.commands import check_compared, compare
+    from obygaze_models.report.reporting import check_compared, compare
 
     check_compared(output)
     compared = compare(*runs, models=models, metric=metric, workspace=session.root)

@@ -1,4 +1,4 @@
-"""`obygaze report` and `compare`. Their work is imported when they are called."""
+"""Write reports and comparisons of runs. What they need is imported when they are called."""
 
 from __future__ import annotations
 
