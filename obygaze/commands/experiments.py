@@ -155,7 +155,7 @@ def train(
     show_default="made from the inputs",
     metavar="NAME",
     type=NAME,
-    help="Name of the run, or a folder.",
+    help="Name of the run.",
 )
 @click.option(
     "--jobs",
@@ -292,6 +292,7 @@ def report(
 @click.option(
     "--metric",
     show_default="the primary metric of the first run",
+    metavar="METRIC",
     help="The metric, such as ap or auc.",
 )
 @click.option(

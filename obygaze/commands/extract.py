@@ -86,17 +86,20 @@ def run_options(function: F) -> F:
         click.option(
             "--dtype",
             default="float32",
+            metavar="DTYPE",
             type=Choice(["float32", "bfloat16", "float16"]),
-            help="Precision of the computation.",
+            help="Precision: float32, bfloat16 or float16.",
         ),
         click.option(
             "--licence",
+            metavar="NAME",
             default="",
             show_default=False,
             help="Licence of the features; kept frames get none.",
         ),
         click.option(
             "--device",
+            metavar="DEVICE",
             default="auto",
             help="Device that computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.",
         ),
@@ -179,11 +182,13 @@ class SlurmCommand(Command):
 @click.option(
     "--dtype",
     default="float32",
+    metavar="DTYPE",
     type=Choice(["float32", "bfloat16", "float16"]),
-    help="Precision of the computation.",
+    help="Precision: float32, bfloat16 or float16.",
 )
 @click.option(
     "--device",
+    metavar="DEVICE",
     default="auto",
     help="Device of the run: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1; h100"
     " or a100 of a different machine.",
@@ -333,7 +338,11 @@ def status(session: Session, stores: Sequence[str]) -> Result:
     help="Options of sbatch, which override those in the script.",
 )
 @click.option(
-    "--tasks", required=True, type=click.IntRange(min=1), help="Number of tasks."
+    "--tasks",
+    metavar="N",
+    required=True,
+    type=click.IntRange(min=1),
+    help="Number of tasks.",
 )
 @click.option(
     "-o", "--output", "out", required=True, type=FILE, help="File of the new script."
@@ -554,6 +563,7 @@ def text(
 @click.option(
     "--weights",
     show_default="the checkpoint of the backbone",
+    metavar="PATH",
     help="Weights of the text model.",
 )
 @click.option(

@@ -310,7 +310,9 @@ def sample(
 @manifest.command("show")
 @click.argument("manifest", type=NAME, help="The manifest.")
 @click.option(
-    "--film", help="Only the clips of this film: its id, or its title as it is shown."
+    "--film",
+    metavar="FILM",
+    help="Only the clips of this film: its id, or its title as it is shown.",
 )
 @click.option(
     "--where", metavar="EXPRESSION", help="Only the clips for which this holds."

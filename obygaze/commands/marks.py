@@ -126,6 +126,7 @@ def import_(
 @click.option(
     "--threshold",
     default="0.2",
+    metavar="SHARE",
     help="The smallest share of a clip that a value must cover to count: 0.2, 1/3.",
 )
 @mapping_option(

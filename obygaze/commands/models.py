@@ -164,6 +164,7 @@ def predict(
     "--task",
     default="",
     show_default="the task of the model",
+    metavar="TASK",
     help="The label to test, as in run.",
 )
 @click.option(

@@ -145,7 +145,10 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
     help="Store the array, column or dataset path KEY under NAME.",
 )
 @click.option(
-    "--id-key", show_default="clip_id", help="The array or column of clip ids."
+    "--id-key",
+    metavar="KEY",
+    show_default="clip_id",
+    help="The array or column of clip ids.",
 )
 @click.option(
     "--fill-missing",
@@ -166,12 +169,14 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
 )
 @click.option(
     "--backbone",
+    metavar="NAME",
     default="",
     show_default=False,
     help="The model that made the features.",
 )
 @click.option(
     "--licence",
+    metavar="NAME",
     default="",
     show_default=False,
     help="The licence of the features; that of the manifest is of its labels.",
@@ -242,6 +247,7 @@ def import_(
     "arrays",
     multiple=True,
     show_default="all",
+    metavar="ARRAY",
     help="Only this array, with the times and the mask of its frames. Repeatable.",
 )
 @click.option(
@@ -340,6 +346,7 @@ def pull(session: Session, source: str, path: str | None, expect: str | None) ->
 )
 @click.option(
     "--licence",
+    metavar="NAME",
     default="",
     show_default=False,
     help="The licence of the features: CC-BY-4.0.",
@@ -401,6 +408,7 @@ def push(
     "--film",
     "films",
     multiple=True,
+    metavar="FILM",
     help="Only the clips of this film, an id. Repeatable.",
 )
 @clips_option(
@@ -412,6 +420,7 @@ def push(
     "arrays",
     multiple=True,
     show_default="all",
+    metavar="ARRAY",
     help="Only this array, with the times and the mask of its frames. Repeatable.",
 )
 @click.option(
@@ -477,6 +486,7 @@ def subset(
 )
 @click.option(
     "--licence",
+    metavar="NAME",
     default="",
     show_default=False,
     help="The licence of the new store, if those of the stores differ.",
