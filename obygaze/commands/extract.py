@@ -590,8 +590,8 @@ def search(
     """Find the clips that are most like a text or a clip.
 
     --text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
-    words (in a store of words) and clips whose features are zeros are excluded. `obygaze manifest
-    export MANIFEST FOLDER --as elan --predictions FILE` makes segments of the table of -o.
+    words (in a store of words) and clips whose features are zeros are excluded. `obygaze marks
+    scores MANIFEST TABLE FOLDER` makes tiers of ELAN files of the table of -o.
 
     If a clip has several vectors, such as one per frame, the vector that is most like the query
     counts; frames that pad a short clip do not count. The store is read in parts.

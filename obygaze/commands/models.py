@@ -40,7 +40,7 @@ def ls(session: Session) -> Result:
 def kinds() -> Result:
     """List the model types, with the default of each setting.
 
-    `obygaze train` takes these, and --set model.KEY=VALUE changes a setting.
+    `obygaze train MODEL --set model.KEY=VALUE` changes a setting.
 
     Examples:
         obygaze models kinds

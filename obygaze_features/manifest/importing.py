@@ -105,7 +105,7 @@ def import_clips(
         paths: The files or folders.
         options: The values of the options of the format, by name.
         name: The name of the manifest; None: the name of the file or of the data set.
-        words_of_format: The options that name the format in the command, such as `--as elan`.
+        words_of_format: The options that name the format in the command, such as `--as mobygaze`.
         command: The command that imports these files.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.

@@ -1,13 +1,15 @@
 """What commands refuse, whatever they do: values outside a type, repeated options, other shapes."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import click
 import pytest
-from support.cli import call_obygaze
+from support.advice import OPTION, check_words, options_of
+from support.cli import call_obygaze, commands
 
 from obygaze import cli
 from obygaze.commands.shared import Command, Group
@@ -124,6 +126,26 @@ def test_every_command_is_listed_under_a_heading() -> None:
         if isinstance(group, Group) and group.headings:
             listed = " ".join(group.headings.values()).split()
             assert sorted(listed) == sorted(group.commands), name
+
+
+def test_a_help_names_commands_and_options_that_exist() -> None:
+    n_commands = 0
+    names = "|".join(cli.SUMMARIES)
+    in_text = re.compile(rf"`(?:obygaze )?((?:{names}) [^`]+)`")
+    for words, command in commands(cli.root):
+        texts = [command.help or ""]
+        texts += [
+            param.help or ""
+            for param in command.params
+            if isinstance(param, click.Argument | click.Option)
+        ]
+        for text in texts:
+            for typed in in_text.findall(" ".join(text.split())):
+                n_commands += 1
+                check_words(typed)
+            own = set(OPTION.findall(re.sub(r"`[^`]*`", "", text)))
+            assert own <= options_of(command), (words, own)
+    assert n_commands > 15
 
 
 # ---- how a result is printed -------------------------------------------------------------------
