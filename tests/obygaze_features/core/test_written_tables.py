@@ -75,7 +75,7 @@ def test_a_column_of_numbers_as_text_has_numbers_and_comes_back_as_it_was(number
 
 # What Excel and this program take for something else where it is typed.
 TYPED = ["1,2", "1-2", "01", "3/4", "1e5", "TRUE", "2024-05-01", "1.5.2024", "1:27"]
-TYPED += ["1,234", "-7", "1.50", "25:01:02", "#N/A", "=1+2", " 5 "]
+TYPED += ["1,234", "-7", "1.50", "25:01:02", "=1+2", " 5 "]
 TYPED += ["0x1F", "1_2", "nan"]
 # Characters that XML has; a line break in a sheet is that of XML, without \r.
 LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"])
