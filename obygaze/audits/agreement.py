@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,9 +32,7 @@ from obygaze.audits.agreement_measures import (
 )
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.audits.texts import column_names, read_records
-from obygaze.films.labels import project_tables
 from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, UNKNOWN
-from obygaze.films.projection import complete_orders
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
@@ -52,6 +51,7 @@ from obygaze_features.manifest.annotators import (
 from obygaze_features.manifest.expression import typed_value
 from obygaze_features.manifest.model import Annotation, view_words
 from obygaze_features.manifest.spelling import Spelling
+from obygaze_features.manifest.times import spans_in_films
 from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS
 
 Row = dict[str, Any]
@@ -124,10 +124,8 @@ class Agreement:
 
 
 def agree(
-    source: PathLike | Sequence[PathLike],
+    source: PathLike,
     *,
-    clips: PathLike | None = None,
-    every: str | float | None = None,
     column: str = "level",
     orders: Mapping[str, str] | None = None,
     raters: str | Sequence[str] | None = None,
@@ -135,20 +133,17 @@ def agree(
     words: Mapping[str, str] | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Measure how far annotators agree: on clips, on marks in films, or in a table of ratings.
+    """Measure how far annotators agree: on clips, or in a table of ratings.
 
-    The source is a manifest with annotators; or tables of marks, which become labels of `clips`, or
-    of clips of equal length (`every`), as by `og.marks.clips`; or, with `raters`, a table with a
-    row for each item.
+    The source is a manifest with annotators, such as `og.marks.clips` makes of marks; or, with
+    `raters`, a table with a row for each item.
 
     The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
     with its interval over films, gamma of two annotators (1 - observed / expected distance, by
     three definitions of chance), and Cronbach's alpha of ratings. `?` counts as a missing answer.
 
     Args:
-        source: The manifest, the tables of marks, or the table of ratings.
-        clips: Manifest or table of clips with times in their films.
-        every: Length of equal clips in seconds, instead of `clips`.
+        source: The manifest, or the table of ratings.
         column: The column to compare: level, concepts or another; or COLUMN=WORD, one word against
             all others.
         orders: The words of a column from the lowest: mood=low,high.
@@ -165,19 +160,11 @@ def agree(
             "expected the name of a manifest, got a Manifest",
             hint=f"save the manifest, and pass its name: og.agree({source.name!r})",
         )
-    sources = [source] if isinstance(source, str | os.PathLike) else [*source]
     typed = parse_orders(orders or {})
     names = column_names(raters)
-    are_marks = clips is not None or every is not None
-    if len(sources) > 1 and not are_marks:
+    if names and (typed or column != LEVEL):
         raise FixUsage(
-            "several tables require --clips or --every",
-            hint="pass --every 30 for clips of 30 s",
-        )
-    if names and (are_marks or typed or column != LEVEL):
-        raise FixUsage(
-            "--raters is for a table of ratings; --clips, --every, --column and --order are for"
-            " manifests and marks"
+            "--raters is for a table of ratings; --column and --order are for manifests"
         )
     for option, value in (("--cluster", cluster), ("--word", words)):
         if value and not names:
@@ -185,29 +172,30 @@ def agree(
                 f"{option} is for a table of ratings", hint="pass --raters ada,ben"
             )
     if names:
-        answers = answers_of_table(sources[0], names, column_names(cluster), words)
-        return present(compute(answers), f"Agreement: {Path(sources[0]).name}")
-    warnings: tuple[str, ...] = ()
-    if are_marks:
-        projected = project_tables(
-            sources, clips, every, orders=typed, workspace=workspace
-        )
-        # Clips with the same span of a film are compared once.
-        of_span = {span[1:4]: span.clip_id for span in reversed(projected.spans)}
-        kept = {*of_span.values()}
-        manifest = projected.manifest
-        manifest = manifest.with_clips(c for c in manifest if c.clip_id in kept)
-        warnings = projected.warnings
-        complete = complete_orders(typed)
-        typed = {name: [*complete[name]] for name in typed}
-    else:
-        manifest = _read_annotated(sources[0], workspace)
+        answers = answers_of_table(source, names, column_names(cluster), words)
+        return present(compute(answers), f"Agreement: {Path(source).name}")
+    manifest = _read_annotated(source, workspace)
     order = match_orders(typed, manifest).get(column, ())
     answers = answers_of_manifest(manifest, column)
-    title = f"Agreement: {', '.join(map(str, sources))}, {column}"
+    title = f"Agreement: {source}, {column}"
     if manifest.header.view != "raw":
         title += f", {view_words(manifest.header.view)}"
-    return present(compute(answers, column, order), title, warnings)
+    return present(compute(answers, column, order), title, _warnings(manifest))
+
+
+def _warnings(manifest: Manifest) -> list[str]:
+    """Return a warning if clips have the same span of a film, because each of them counts."""
+    films = {clip.clip_id: clip.movie_id for clip in manifest}
+    n_of_span = Counter(
+        (films[clip_id], *span_s)
+        for clip_id, span_s in spans_in_films(manifest).items()
+    )
+    n_again = n_of_span.total() - len(n_of_span)
+    if not n_again:
+        return []
+    return [
+        f"{count(n_again, 'clip')} with the same span of a film as another clip; each is compared"
+    ]
 
 
 # ---- answers -------------------------------------------------------------------------------------
@@ -332,10 +320,10 @@ def _read_annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
         if manifest.annotations:
             return manifest
     raise FixUsage(
-        "expected a manifest with annotators; or marks, with --clips or --every; or a table of"
-        " ratings, with --raters",
+        "expected a manifest with annotators; or a table of ratings, with --raters",
         where=str(name),
-        hint="pass --every 30 for clips of 30 s, or --raters ada,ben",
+        hint="of marks, make one: obygaze marks clips MARKS --every 30 -o NAME; of a table,"
+        " pass --raters ada,ben",
     )
 
 

@@ -675,25 +675,9 @@ def mediaeval(
 @click.command(
     "agree",
     cls=Command,
-    headings={
-        "For marks": "clips every",
-        "For a table of ratings": "raters cluster word",
-    },
+    headings={"For a table of ratings": "raters cluster word"},
 )
-@click.argument(
-    "source",
-    nargs=-1,
-    required=True,
-    help="The manifest, the tables of marks, or the table of ratings.",
-)
-@click.option(
-    "--clips", type=NAME, help="Manifest or table of clips with times in their films."
-)
-@click.option(
-    "--every",
-    metavar="SECONDS",
-    help="Length of equal clips in seconds, instead of --clips.",
-)
+@click.argument("source", help="The manifest, or the table of ratings.")
 @click.option(
     "--column",
     default="level",
@@ -725,9 +709,7 @@ def mediaeval(
 @click.pass_obj
 def agree(
     session: Session,
-    source: Sequence[str],
-    clips: str | None,
-    every: str | None,
+    source: str,
     column: str,
     orders: Mapping[str, str] | None,
     raters: str | None,
@@ -740,8 +722,8 @@ def agree(
 ) -> Result:
     """Measure how far annotators agree.
 
-    SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
-    --every) as by `obygaze marks clips`; or, with --raters, a table with a row for each item.
+    SOURCE is a manifest with annotators, such as `obygaze marks clips` makes of marks; or,
+    with --raters, a table with a row for each item.
 
     The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
     with its interval over films, gamma of two annotators (1 - observed / expected distance, by
@@ -749,16 +731,14 @@ def agree(
 
     Examples:
         obygaze agree films --column mood=sad
-        obygaze agree coded --clips films --column mood --order mood=low,high
-        obygaze agree mobygaze --every 30 --table agreement.csv
+        obygaze agree coded --column mood --order mood=low,high
+        obygaze agree mobygaze-30 --table agreement.csv
         obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
     """
     from obygaze.audits.agreement import agree
 
     audit = agree(
         source,
-        clips=clips,
-        every=every,
         column=column,
         orders=orders,
         raters=raters,

@@ -106,7 +106,12 @@ def import_(
 
 
 @marks.command("clips")
-@click.argument("marks", nargs=-1, required=True, help="One or more tables of marks.")
+@click.argument(
+    "marks",
+    nargs=-1,
+    required=True,
+    help="One or more tables of marks, or manifests taken as marks.",
+)
 @click.option(
     "-o",
     "--output",
@@ -142,6 +147,13 @@ def import_(
     help="Rule for one label from several annotators: highest, agreed, majority, mean or"
     " by:NAME. A second table has the labels of each annotator.",
 )
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column of a manifest whose cells are marks. Repeatable.",
+)
 @force_option
 @click.pass_obj
 def clips(
@@ -153,12 +165,16 @@ def clips(
     threshold: str,
     orders: Mapping[str, str] | None,
     rule: str,
+    columns: Sequence[str],
     force: bool,
 ) -> Result:
     """Turn marks into labels of clips.
 
     MARKS is a table that `obygaze marks import` has written, a file with the columns movie_id,
-    start_s, end_s, column, value and annotator, or a manifest of segments.
+    start_s, end_s, column, value and annotator, or a manifest, such as that of a spreadsheet with a
+    row for each mark. Then --column names the columns that are marks. Without annotators, all rows
+    are one person's. An empty cell, or ?, says nothing of its span: a clip there gets no label,
+    unless another mark gives it one.
 
     A value counts for a clip if the share of the clip that it covers is at least the threshold. The
     clip gets the highest level that counts, and the concepts of its marks. In a column with
@@ -172,6 +188,7 @@ def clips(
         obygaze marks clips coded --clips films -o labels
         obygaze marks clips coded --clips films --order Gewalt=schwach,stark -o labels
         obygaze marks clips mobygaze --every 30 -o mobygaze-30
+        obygaze marks clips sheet --column mood --every 30 -o labels
     """
     from obygaze.films.labels import project_marks
 
@@ -183,6 +200,7 @@ def clips(
         threshold=threshold,
         orders=orders,
         rule=rule,
+        columns=columns,
         force=force,
         workspace=session.root,
     )

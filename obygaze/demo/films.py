@@ -6,21 +6,20 @@ find it. `Look` changes nothing, so that no model can find it. `Voice` can only 
 hums.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
+from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, WATCHED, Mark, written
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.lazy import import_optional
+from obygaze_features.manifest.spans import FrameSpan
 
-SEGMENT_COLUMNS = (
-    *("movie_id", "annotator", "start_frame", "end_frame"),
-    *("level", "concepts", "framerate"),
-)
 SEED = 17
 FPS = 24
 WIDTH = 128
@@ -88,18 +87,27 @@ def make_films() -> list[DemoScene]:
     return scenes
 
 
-def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
-    """Return the segments that each annotator marks, as rows of `SEGMENT_COLUMNS`.
+def annotate(scenes: Sequence[DemoScene]) -> list[Mark]:
+    """Return the marks of each annotator.
 
     The first annotator marks every scene with a concept; the second annotator overlooks some. Their
-    segments start and end a few frames apart. Rows of level `watched` state that both annotators
-    watched whole films.
+    segments start and end a few frames apart. `watched` marks state that both annotators watched
+    whole films.
     """
-    rows: list[tuple[str | int, ...]] = []
+    marks: list[Mark] = []
+
+    def add(
+        movie_id: str, start: int, end: int, words: Mapping[str, str], annotator: str
+    ) -> None:
+        times_s = start / FPS, (end + 1) / FPS
+        frames = FrameSpan(start, end, Fraction(FPS))
+        for value, column in words.items():
+            marks.append(Mark(movie_id, *times_s, column, value, annotator, frames))
+
     last_frames = {scene.movie_id: scene.end_frame for scene in scenes}
     for movie_id, last_frame in last_frames.items():
         for annotator in ANNOTATORS:
-            rows.append((movie_id, annotator, 0, last_frame, "watched", "", FPS))
+            add(movie_id, 0, last_frame, {WATCHED: WATCHED}, annotator)
     for number, annotator in enumerate(ANNOTATORS):
         random = Random(SEED * 100 + number)
         for scene in scenes:
@@ -108,18 +116,17 @@ def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
                 continue
             start = scene.start_frame + random.randint(0, 6)
             end = scene.end_frame - random.randint(0, 6)
-            concepts = "|".join(scene.concepts)
-            frames = (start, end)
-            label = (scene.level, concepts)
-            rows.append((scene.movie_id, annotator, *frames, *label, FPS))
-    return rows
+            words = dict.fromkeys(scene.concepts, CONCEPTS_COLUMN)
+            words[scene.level] = LEVEL
+            add(scene.movie_id, start, end, words, annotator)
+    return marks
 
 
 def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]:
     """Write segments.csv and clips.csv, the input of `obygaze marks clips`."""
     segments = folder / "segments.csv"
     clips = folder / "clips.csv"
-    write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))
+    write_atomic(segments, written(annotate(scenes)))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame", "framerate")
     rows = (
         (s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame, FPS)

@@ -16,6 +16,7 @@ from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
     FOLDER,
+    NO_UNKNOWN,
     SCORE,
     UNKNOWN,
     WATCHED,
@@ -40,8 +41,6 @@ from obygaze_features.manifest.adapters.table_questions import SEPARATORS
 from obygaze_features.manifest.vocabulary import canonical_concept
 
 ELAN = ".eaf"
-# A blank annotation in these columns is left out; in all other columns it becomes `?`.
-NO_UNKNOWN = (COMMENT, CONCEPTS_COLUMN, WATCHED)
 # A mark of a whole film may leave out this much, because people draw it by hand.
 MOST_UNMARKED_S = 1.0
 MOST_WORDS = 30  # The printed result shows at most this many words of a column.

@@ -132,14 +132,17 @@ def project_marks(
     threshold: str | float | Fraction = "0.2",
     orders: Mapping[str, str] | None = None,
     rule: str = "highest",
+    columns: Sequence[str] = (),
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
     """Turn marks in films into clips with labels.
 
-    Marks are the name of a table of marks in the workspace, which `og.marks.import_` writes; or a
-    file with the columns movie_id, start_s, end_s, column, value, annotator; or a manifest of
-    segments.
+    The marks are the name of a table of marks in the workspace, which `og.marks.import_` writes; or
+    a file with the columns movie_id, start_s, end_s, column, value, annotator; or a manifest, such
+    as that of a spreadsheet with a row for each mark. Without annotators, all its rows are one
+    person's. An empty cell, or `?`, says nothing of its span: a clip there gets no label, unless
+    another mark gives it one.
 
     A value counts for a clip if the share of the clip that it covers is at least the threshold. The
     clip gets the highest level that counts, and the concepts of its marks. In a column with an
@@ -150,7 +153,7 @@ def project_marks(
     seen, and a warning says so; but a clip of `og.manifest.sample` without a mark has no label.
 
     Args:
-        marks: One or more tables of marks.
+        marks: One or more tables of marks, or manifests.
         name: Name of the manifest to write.
         clips: Manifest or table of clips with times in their films.
         every: Length of equal clips in seconds, instead of `clips`.
@@ -158,12 +161,16 @@ def project_marks(
         orders: The words of a column from the lowest: Gewalt=schwach,stark.
         rule: Rule for one label from several annotators: highest, agreed, majority, mean or
             by:NAME. A second table has the labels of each annotator.
+        columns: The columns of manifests whose cells are marks. They must be named if a manifest
+            has columns of its own.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
     share = as_threshold(threshold)
     words = parse_orders(orders or {})
-    projected = project_tables(marks, clips, every, share, words, workspace)
+    projected = project_tables(
+        marks, clips, every, share, words, columns=columns, workspace=workspace
+    )
     complete = complete_orders(words)
     own_orders = {column: complete[column] for column in words}
     manifest = apply_rule(projected.manifest, rule, own_orders)
@@ -174,7 +181,7 @@ def project_marks(
         "--threshold": threshold,
         "--order": orders,
     }
-    options |= {"--rule": rule, "-o": path.stem}
+    options |= {"--rule": rule, "--column": [*columns], "-o": path.stem}
     manifest = _with_command(manifest, marks, clips, options, workspace)
     write_manifest(manifest, path, force=force)
     return ProjectedLabels(manifest, path, projected.warnings)
@@ -219,6 +226,8 @@ def project_tables(
     every: str | float | None,
     threshold: Fraction = DEFAULT_THRESHOLD,
     orders: Orders | None = None,
+    *,
+    columns: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> ProjectedMarks:
     """Read tables of marks, and project the marks on clips.
@@ -229,7 +238,7 @@ def project_tables(
     tables = [names] if isinstance(names, str | os.PathLike) else names
     paths = [table_of_marks(name, workspace) for name in tables]
     where = ", ".join(map(str, paths))
-    marks = read_marks(paths, workspace)
+    marks = read_marks(paths, workspace, columns)
     if not marks.marks:
         raise FixInput("the table has no marks", where=where)
     warnings: list[str] = []
@@ -305,7 +314,7 @@ def _marks_outside(marks: Marks, spans: Sequence[ClipSpan]) -> list[str]:
         ends_s = [*accumulate((span.end_s for span in of_film), max, initial=0.0)]
         for mark in marks_of.get(film, ()):
             n_before = bisect_left(starts_s, mark.end_s - MARK_ROUNDING_S)
-            if mark.column == WATCHED:
+            if mark.column == WATCHED or not mark.value:
                 continue
             if ends_s[n_before] <= mark.start_s + MARK_ROUNDING_S:
                 outside.append(f"{film} at {mark.start_s:.3f} s")
@@ -400,7 +409,7 @@ def equal_clips(
                 own_id = span_id(film, start_s, stop_s)
                 clips.append(Clip(own_id, film, start_s=start_s, end_s=stop_s))
                 reached_s = stop_s
-        ends_s = [mark.end_s for mark in of_film if mark.column != WATCHED]
+        ends_s = [m.end_s for m in of_film if m.column != WATCHED and m.value]
         if max(ends_s, default=0.0) > reached_s + half_s + MARK_ROUNDING_S:
             rests.append(f"{film} from {reached_s:.3f} s")
     if ends:

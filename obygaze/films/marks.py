@@ -13,8 +13,8 @@ so do a level and its concepts. Four columns have a fixed meaning:
 All other columns are the annotators' own. The word `none` means that nothing was found, and `?`
 means that the annotator could not tell.
 
-A table with a row for each segment (with times, or with frames and their `framerate`), such as the
-tables of MObyGaze, can be read as marks. Each of its cells is a mark in the column of the cell.
+A manifest can be read as marks: each of its cells is a mark in the column of the cell. A cell
+without a word becomes a mark with the value "": it says nothing of its span, not even `none`.
 """
 
 from collections import Counter
@@ -29,25 +29,32 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
+from obygaze_features.core.notebook import unknown_name
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.unknown_words import UNKNOWN as UNKNOWN
 from obygaze_features.core.unknown_words import UnknownWords, is_error, word_option
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.annotators import annotated_columns
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
-from obygaze_features.manifest.io import as_id, ids_of_names, read_header_of
-from obygaze_features.manifest.model import LEVELS, own_columns
+from obygaze_features.manifest.io import (
+    as_id,
+    ids_of_names,
+    read_header_of,
+    read_manifest,
+)
+from obygaze_features.manifest.model import LEVELS, Manifest, own_columns
 from obygaze_features.manifest.spans import (
-    FILM_TIMES,
     FRAMES,
-    NAME_COLUMN,
     RATE_COLUMN,
     FrameSpan,
     stated_frames,
 )
 from obygaze_features.manifest.spelling import Spelling
-from obygaze_features.manifest.times import FrameClocks
+from obygaze_features.manifest.times import FrameClocks, spans_in_films
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 COLUMNS = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
@@ -58,16 +65,20 @@ COMMENT = "comment"
 # A tier with this name has the scores of a model, which are not marks.
 SCORE = "score"
 NOTHING = "none"
-SPAN_EXPECTED = (
-    "expected seconds in the film, the start before the end; or frames and a framerate"
-)
-IN_A_FILE = "expected film_start_s and film_end_s, because the film has several videos"
-TIMES = ("start_s", "end_s")
+# The columns of a table whose marks count frames.
+COLUMNS_WITH_FRAMES = (*COLUMNS, *FRAMES, RATE_COLUMN)
 FOLDER = "segments"
 # A mark may end this long after the last picture, because sound may be longer than the pictures.
 MOST_BEHIND_S = 1.0
 # Tables state times with this many decimals of a second; smaller differences are rounding errors.
 DIGITS = 9
+# In these columns, a cell without a word says nothing else than that there is no word.
+NO_UNKNOWN = (COMMENT, CONCEPTS_COLUMN, WATCHED)
+# A column with more words is probably no mark.
+MOST_WORDS = 12
+OTHER_TABLES = (
+    "for any other table: obygaze manifest import TABLE -o NAME, and pass this manifest"
+)
 
 
 class Mark(NamedTuple):
@@ -149,8 +160,6 @@ class MarkReader:
         # Words such as NA whose meaning nobody stated.
         self._no_answers: Counter[str] = Counter()
         self._file_of: dict[tuple[str, str], Path] = {}
-        # The first video that the rows of a film name, by table: people may have different copies.
-        self._video_of: dict[tuple[str, str], str] = {}
 
     def film(self, name: str) -> str:
         """Return the id of the film that a file calls `name`."""
@@ -229,32 +238,22 @@ class MarkReader:
                 self._no_levels[word] += 1
 
     def read_table(self, path: Path) -> None:
-        """Add the marks of a table; one error lists all its violations.
-
-        Each cell of a row becomes a mark in the column of the cell. If the table has the columns
-        `column` and `value`, the cell `value` becomes a mark in the column that the cell `column`
-        names. Of the own columns of a manifest, only the columns that its header lists become
-        marks.
-        """
+        """Add the marks of a table like `segments/NAME.csv`; one error lists all its violations."""
         violations = Violations(path)
         table = read_table(
-            path, required=("movie_id",), violations=violations, words=self._typed
+            path, required=COLUMNS, violations=violations, words=self._typed
         )
-        is_long = {"column", "value"} <= {*table.columns}
-        for name in COLUMNS if is_long else ("annotator", LEVEL):
-            if name not in table.columns:
-                violations.add(1, name, "required column is missing")
-        violations.raise_if_any(
-            "the marks cannot be read",
-            f"add the columns of a table of marks: {', '.join(COLUMNS)}",
-        )
-        header = read_header_of(path)
-        listed = None if header is None else header.said
-        own = own_columns(table.columns) if listed is None else listed
-        names = dict.fromkeys((LEVEL, CONCEPTS_COLUMN, *own, COMMENT))
-        columns = [n for n in names if n in table.columns and n not in COLUMNS]
+        violations.raise_if_any("the marks cannot be read", OTHER_TABLES)
+        others = [name for name in table.columns if name not in COLUMNS_WITH_FRAMES]
+        if others:
+            raise FixInput(
+                f"expected the columns {', '.join(COLUMNS)}, got also {few(others)}",
+                where=str(path),
+                hint=OTHER_TABLES,
+            )
         for row in table.rows:
             annotator = printable_line(row["annotator"])
+            column = printable_line(row["column"])
             for name, text in (
                 ("movie_id", as_id(row["movie_id"])),
                 ("annotator", annotator),
@@ -263,33 +262,62 @@ class MarkReader:
                     row.add(name, f"expected one name, got {text!r}")
             film = self.film(row["movie_id"])
             span = self._read_span(row, film)
-            said = [(name, row[name]) for name in columns if printable_line(row[name])]
-            if is_long:
-                said.append((printable_line(row["column"]), row["value"]))
-                if not all(map(printable_line, said[-1])):
-                    row.add("column", "expected a column and a word")
-            elif not said:
-                row.add(LEVEL, f"expected one of {', '.join(LEVELS)}, or {WATCHED}")
-            for column, text in said:
-                if (column, printable_line(text)) == (LEVEL, WATCHED):
-                    column = WATCHED
-                named, person = self.column_of(column, annotator, path)
-                if column == SCORE and column not in self.tiers:
-                    row.add(
-                        column, "this name is for scores of models; rename the column"
-                    )
-                elif not named:
-                    self.n_left_out[f"the tier {column}"] += 1
-                elif span is not None:
-                    start_s, end_s, frames = span
-                    mark = Mark(film, start_s, end_s, named, text, person, frames)
-                    self.add(mark, path, row)
+            named, person = self.column_of(column, annotator, path)
+            if not column or not printable_line(row["value"]):
+                row.add("column", "expected a column and a word")
+            elif column == SCORE and column not in self.tiers:
+                row.add(column, "this name is for scores of models; rename the column")
+            elif not named:
+                self.n_left_out[f"the tier {column}"] += 1
+            elif span is not None:
+                start_s, end_s, frames = span
+                said = Mark(film, start_s, end_s, named, row["value"], person, frames)
+                self.add(said, path, row)
         violations.raise_if_any("the marks cannot be read")
 
     def marks_of(self, film: str, annotator: str) -> list[Mark]:
         """Return the marks that were added so far for a film and an annotator."""
         person = self._spelling.word(annotator, "annotator")
         return [m for m in self._marks if (m.movie_id, m.annotator) == (film, person)]
+
+    def read_manifest(
+        self, manifest: Manifest, path: Path, columns: Sequence[str]
+    ) -> None:
+        """Add the cells of a manifest as marks.
+
+        Args:
+            manifest: The manifest.
+            path: Its table.
+            columns: The columns that are marks; empty: they are stated by the manifest.
+        """
+        names = columns_of_marks(manifest, columns)
+        spans_s = spans_in_films(manifest)
+        refuse_if(
+            [clip.clip_id for clip in manifest if clip.clip_id not in spans_s],
+            FixInput,
+            "no times in the film for the clips",
+            where=manifest.name,
+            hint="marks need start_s and end_s, or frames and a framerate",
+        )
+        rows = rows_of_people(manifest)
+        filled = [name for name in names if any(cells[name] for _, _, cells in rows)]
+        for clip_id, annotator, cells in rows:
+            clip = manifest[clip_id]
+            film = self.film(clip.movie_id)
+            frames = stated_frames(clip.extra)
+            if frames is None or frames.rate is None:
+                frames = None
+            elif self.clocks.rate_problem(film, frames.rate):
+                problem = self.clocks.rate_problem(film, frames.rate)
+                raise FixInput(problem, where=manifest.name)
+            for name in filled:
+                said = Mark(
+                    film, *spans_s[clip_id], name, cells[name], annotator, frames or ()
+                )
+                if said.value:
+                    self.add(said, path)
+                elif name not in NO_UNKNOWN:
+                    self._marks[said] = None
 
     def marks(self, where: str) -> tuple[Mark, ...]:
         """Return the marks, sorted. Raise an error for unknown levels, and for words such as NA.
@@ -356,30 +384,21 @@ class MarkReader:
 
         The frames are () if the row counts no frames or states no rate.
         """
-        text = row.cells.get(RATE_COLUMN, "").strip()
+        text = row.cells.get(RATE_COLUMN, "")
         rate = parse_frame_rate(text)
         if text and rate is None:
             row.add(RATE_COLUMN, f"{text!r} is not a frame rate")
         elif rate is not None and self.clocks.rate_problem(film, rate):
             row.add(RATE_COLUMN, self.clocks.rate_problem(film, rate))
-        frames = stated_frames({**row.cells, RATE_COLUMN: text})
-        columns = FILM_TIMES if row.cells.get(FILM_TIMES[0]) else TIMES
-        stated = [row.cells.get(name) for name in columns]
-        start_s, end_s = map(number_of_cell, stated)
-        video = row.cells.get("video") or row.cells.get(NAME_COLUMN)
-        if not any(stated) and frames and frames.times_s:
-            start_s, end_s = frames.times_s
-        elif video and columns == TIMES:
-            # A single video counts as the film, as in a manifest.
-            first = self._video_of.setdefault((row.violations.path, film), video)
-            if first != video:
-                row.add("start_s", f"{IN_A_FILE}: {first} and {video}")
+        start_s, end_s = map(number_of_cell, (row["start_s"], row["end_s"]))
         if start_s is None or end_s is None or not 0 <= start_s < end_s:
-            stated += [row.cells.get(name) for name in FRAMES]
+            got = f"{row['start_s']} and {row['end_s']}"
             row.add(
-                "start_s", f"{SPAN_EXPECTED}, got {' and '.join(filter(None, stated))}"
+                "start_s",
+                f"expected seconds in the film, the start before the end, got {got}",
             )
             return None
+        frames = stated_frames(row.cells)
         if not frames or frames.rate is None:
             return start_s, end_s, ()
         problem = self.clocks.span_problem(film, frames, (start_s, end_s))
@@ -393,12 +412,93 @@ def is_own_table(path: Path) -> bool:
     return path.absolute().parent.name in (FOLDER, "manifests")
 
 
-def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Marks:
+def rows_of_people(
+    manifest: Manifest,
+) -> list[tuple[str, str, dict[str, str]]]:
+    """Return a row for each clip and annotator: the clip id, the annotator, and the cells.
+
+    Without annotators, all rows are of one, who has the name of the manifest.
+    """
+    if manifest.annotations:
+        return [
+            (
+                one.clip_id,
+                one.annotator,
+                {LEVEL: one.level, CONCEPTS_COLUMN: "|".join(one.concepts), **one.own},
+            )
+            for one in manifest.annotations
+        ]
+    rows = []
+    for clip in manifest:
+        said = {LEVEL: clip.level, CONCEPTS_COLUMN: "|".join(clip.concepts)}
+        cells = {**dict.fromkeys(manifest.columns, ""), **clip.extra, **said}
+        rows.append((clip.clip_id, cells.get("annotator", manifest.name), cells))
+    refuse_if(
+        [clip_id for clip_id, annotator, _ in rows if not annotator],
+        FixInput,
+        "no annotator in the rows of the clips",
+        where=manifest.name,
+        hint="name the annotator of each row of the table, and import it again",
+    )
+    refuse_if(
+        dict.fromkeys(name for _, name, _ in rows if "|" in name),
+        FixInput,
+        "expected one annotator in each row, got",
+        where=manifest.name,
+        hint="make a row for each annotator, and import the table again",
+    )
+    return rows
+
+
+def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
+    """Return the columns of a manifest whose cells are marks.
+
+    Args:
+        manifest: The manifest.
+        columns: The columns that the user names. Without them, the columns are the levels, the
+            concepts, and those that the header lists; any other column of the user is an error.
+    """
+    stated = [LEVEL, CONCEPTS_COLUMN, *annotated_columns(manifest)]
+    known = dict.fromkeys((*stated, *own_columns(manifest.columns)))
+    for name in columns:
+        if name not in known:
+            raise unknown_name("column", name, [*known], where=manifest.name)
+    if SCORE in columns:
+        raise FixInput(
+            f"the name {SCORE} is for scores of models",
+            where=manifest.name,
+            hint="rename the column in the table, and import it again",
+        )
+    if columns:
+        return [name for name in known if name in columns]
+    words_of: dict[str, set[str]] = {name: set() for name in stated}
+    for _, _, cells in rows_of_people(manifest):
+        for name, words in words_of.items():
+            words.add(cells.get(name, ""))
+    filled = [name for name, words in words_of.items() if words - {""}]
+    are_stated = {LEVEL, CONCEPTS_COLUMN, COMMENT}.issuperset(filled)
+    if not are_stated and manifest.header.said is None:
+        likely = [name for name in filled if len(words_of[name]) <= MOST_WORDS]
+        options = [f"--column {shell_word(name)}" for name in likely or filled]
+        raise FixUsage(
+            f"it is not stated which columns are marks: {few(filled, 10)}",
+            where=manifest.name,
+            hint=f"pass {' '.join(options)}",
+        )
+    return filled
+
+
+def read_marks(
+    tables: Iterable[Path],
+    workspace: PathLike | None = None,
+    columns: Sequence[str] = (),
+) -> Marks:
     """Return the marks of tables; one error lists all violations of a table.
 
     Args:
-        tables: The tables.
+        tables: Tables of marks, and the tables of manifests.
         workspace: The workspace of the linked films, whose files give the times of frames.
+        columns: The columns of manifests that are marks; empty: those that they state.
 
     Raises:
         FixInput: A cell is invalid; a film does not have the frames or the rate of a mark; or two
@@ -407,7 +507,10 @@ def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Mar
     reader = MarkReader()
     paths = [*dict.fromkeys(tables)]
     for path in paths:
-        reader.read_table(path)
+        if read_header_of(path) is None:
+            reader.read_table(path)
+        else:
+            reader.read_manifest(read_manifest(path), path, columns)
     marks = reader.marks(", ".join(map(str, paths)))
     if any(mark.frames for mark in marks):
         films = LinkedFilms(workspace)
@@ -419,7 +522,7 @@ def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Mar
 
 
 def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
-    """Return the file of a table of marks, or of a manifest of segments.
+    """Return the file of a table of marks, or the table of a manifest.
 
     A name is looked up among the tables of the workspace, then among its manifests.
     """
@@ -489,7 +592,7 @@ def written(marks: Iterable[Mark]) -> bytes:
     in_order = sorted(set(marks))
     columns: Sequence[str] = COLUMNS
     if any(mark.frames for mark in in_order):
-        columns = (*COLUMNS, *FRAMES, RATE_COLUMN)
+        columns = COLUMNS_WITH_FRAMES
     rows = []
     for mark in in_order:
         times_s = [round(time_s, DIGITS) for time_s in mark[1:3]]

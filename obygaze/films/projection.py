@@ -15,6 +15,8 @@
   a film without a `watched` mark of the annotator for the column, the annotator has seen the whole
   film if any mark of the annotator in this film is in the column. Films with sampled clips are an
   exception: a clip without a mark was not judged.
+- A mark without a value says that nothing is known of its span: the annotator has not seen the span
+  for this column.
 """
 
 import re
@@ -127,7 +129,7 @@ def project(
     spelled = {}
     for column, order in (orders or {}).items():
         said = {mark.value for mark in marks if mark.column == column}
-        spelled[column] = match_order(column, order, said - {NOTHING})
+        spelled[column] = match_order(column, order, said - {NOTHING, ""})
     projection = Projection(columns_in(marks))
     people = _people_of_films(
         marks, projection, complete_orders(spelled), sampled_films
@@ -203,14 +205,17 @@ class _Person:
         self.name = marks[0].annotator
         self.projection = projection
         self.orders = orders
-        own = [mark for mark in marks if mark.column != WATCHED]
+        own = [mark for mark in marks if mark.column != WATCHED and mark.value]
         # Columns for which the whole film counts as seen if no mark states what was watched.
         self.counts_as_seen = {mark.column for mark in own if not is_sampled}
         self.counts_as_seen -= {COMMENT, CONCEPTS_COLUMN}
         self.tracks = {LEVEL: Track(()), CONCEPTS_COLUMN: Track(())}
         self.seen: dict[str, Track] = {}
+        self.unknown: dict[str, Track] = {}
         self.columns = columns
         for column in columns:
+            nothing = [m for m in marks if m.column == column and not m.value]
+            self.unknown[column] = Track(nothing)
             self.tracks[column] = Track(mark for mark in own if mark.column == column)
             words = (WATCHED, column)
             watched = [m for m in marks if m.column == WATCHED and m.value in words]
@@ -266,8 +271,11 @@ class _Person:
     def _nothing(self, column: str, span: ClipSpan) -> str:
         """Return `none` (in `level`: EN) if enough of the clip was seen, else ""."""
         nothing = self.orders.get(column, (NOTHING,))[0]
+        needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
+        unknown = [mark for mark, _ in self.unknown[column].overlapping(span)]
+        if span.length_s - covered_s(unknown, span) < needed_s:
+            return ""
         if column in self.seen:
-            needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
             seen = [mark for mark, _ in self.seen[column].overlapping(span)]
             return nothing if covered_s(seen, span) >= needed_s else ""
         if column not in self.counts_as_seen:

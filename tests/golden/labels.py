@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from support.film import rows_of_segments
+
 from golden import worlds
 from golden.doors import Place, import_clips, project
 from golden.tables import Row, Table
@@ -44,11 +46,13 @@ def flat_rows(rows: Iterable[Row], **of: str) -> list[Row]:
 def record_agreement(place: Place) -> dict[str, Table]:
     """Agreement under three nulls: where all was watched, and where a table says what was."""
     marks = worlds.drawn_marks()
-    place.write_table("marks.csv", marks)
-    place.write_table("seen.csv", [*marks, *worlds.watched_spans()])
+    place.write_table("marks.csv", rows_of_segments(marks))
+    seen = [*marks, *worlds.watched_spans()]
+    place.write_table("seen.csv", rows_of_segments(seen))
     tables: dict[str, Table] = {}
     for name in ("marks", "seen"):
-        document = place(f"agree {name}.csv --every 4 --json").json()
+        place(f"marks clips {name}.csv --every 4 -o {name}")
+        document = place(f"agree {name} --json").json()
         tables[f"agreement.{name}"] = flat_rows(document["rows"])
     return tables
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.film import rows_of_segments
 
 from golden import worlds
 from golden.doors import (
@@ -190,7 +191,7 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
         worlds.mark("alba", "ada", 0, 99, "S", "Look"),
         worlds.mark("alba", "ben", 0, 149, "HN", "Body"),
     ]
-    place.write_table("marks.csv", marks)
+    place.write_table("marks.csv", rows_of_segments(marks))
     wrong_marks = {
         "level": {"level": "Maybe"},
         "order": {"start_frame": 50, "end_frame": 20},
@@ -198,9 +199,9 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
         "nobody": {"annotator": ""},
     }
     for name, change in wrong_marks.items():
-        place.write_table(f"marks-{name}.csv", [marks[1], {**marks[0], **change}])
-    place.write_table("marks-one.csv", marks[:1])
-    place.write_table("marks-again.csv", marks[:1])
+        wrong = rows_of_segments([marks[1], {**marks[0], **change}])
+        place.write_table(f"marks-{name}.csv", wrong)
+    place.write_table("marks-again.csv", rows_of_segments(marks[:1]))
     place.write_table("ratings.csv", worlds.ratings())
     place.write_table(
         "affect-range.csv", [{"clip_id": "x", "valence": 3, "arousal": 0}]

@@ -17,9 +17,9 @@ from support.stores import made_store
 from support.tables import rows_of
 
 import obygaze as og
-from obygaze.audits.agreement import agree
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
+from obygaze.films.marks import read_marks, rows_of_people
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
@@ -247,10 +247,14 @@ def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> Non
 
 def test_a_mark_of_several_people_is_refused(tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
-    lines = ["clip_id,movie_id,annotator,level,framerate,start_s,end_s"]
+    lines = ["movie_id,start_s,end_s,column,value,annotator"]
     for number, who in enumerate(("ada|ben", "ada", "ben")):
-        lines.append(f"c{number},alba,{who},S,25,{number},{number + 1}")
+        lines.append(f"alba,{number},{number + 1},level,S,{who}")
     table.write_text("\n".join(lines), "utf-8")
     with pytest.raises(FixInput, match="cannot be read") as caught:
-        agree(table, clips=table)
+        read_marks([table])
     assert "expected one name, got 'ada|ben'" in caught.value.details[0]
+    clips = [Clip("c", "alba", None, "", 0.0, 1.0, "S", (), {"annotator": "ada|ben"})]
+    manifest = Manifest("rows", Header("a test"), tuple(clips), ("annotator",))
+    with pytest.raises(FixInput, match=r"one annotator in each row, got: ada\|ben"):
+        rows_of_people(manifest)

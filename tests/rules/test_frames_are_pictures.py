@@ -143,7 +143,16 @@ def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> 
     call_obygaze("manifest", "import", "t.csv", cwd=tmp_path).ok()
 
 
-MARKS = "movie_id,annotator,start_frame,end_frame,framerate,level,concepts"
+MARKS = "movie_id,start_s,end_s,column,value,annotator,start_frame,end_frame,framerate"
+
+
+def mark(film: str, first: int, last: int, rate: str) -> str:
+    """Return the row of a mark, whose seconds are frame / rate."""
+    start_s, end_s = first / float(rate), (last + 1) / float(rate)
+    if rate in ("23.976", "29.97"):
+        counts = Fraction({"23.976": 24000, "29.97": 30000}[rate], 1001)
+        start_s, end_s = float(first / counts), float((last + 1) / counts)
+    return f"{film},{start_s!r},{end_s!r},level,S,ada,{first},{last},{rate}"
 
 
 def written_lines(path: Path, *lines: str) -> Path:
@@ -167,7 +176,7 @@ def link_one_clip(folder: Path, film: CountedFilm) -> None:
 
 def test_a_mark_is_at_its_frames_once_the_film_is_linked(tmp_path: Path) -> None:
     folder = workspace_of(tmp_path, [LATE])
-    written_lines(folder / "m.csv", MARKS, f"{LATE.name},ada,25,49,25,S,")
+    written_lines(folder / "m.csv", MARKS, mark(LATE.name, 25, 49, "25"))
     times = [(1.0, 2.0), (2.52, 3.52), (4.0, 5.0)]
     rows = [f"c{n},{LATE.name},{start},{end}" for n, (start, end) in enumerate(times)]
     written_lines(folder / "c.csv", "clip_id,movie_id,start_s,end_s", *rows)
@@ -200,7 +209,7 @@ def test_linking_changes_no_label_of_clips_and_marks_in_frames(tmp_path: Path) -
     for first in range(0, 140, 10):
         begins = first + generator.randrange(8)
         ends = begins + generator.choice([0, 1, 1, 2, 5])
-        marks.append(f"{film.name},ada,{begins},{ends},29.97,S,Look")
+        marks.append(mark(film.name, begins, ends, "29.97"))
     written_lines(folder / "m.csv", MARKS, *marks)
     rows = [f"c{n},{film.name},{10 * n},{10 * n + 9},29.97" for n in range(15)]
     header = "clip_id,movie_id,start_frame,end_frame,framerate"
@@ -221,14 +230,14 @@ def test_linking_changes_no_label_of_clips_and_marks_in_frames(tmp_path: Path) -
 def test_marks_that_the_linked_film_contradicts_are_refused(tmp_path: Path) -> None:
     folder = workspace_of(tmp_path, [LATE])
     link_one_clip(folder, LATE)
-    written_lines(folder / "m.csv", MARKS, f"{LATE.name},ada,25,49,23.976,S,")
+    written_lines(folder / "m.csv", MARKS, mark(LATE.name, 25, 49, "23.976"))
     for words in (("import", "m.csv"), ("clips", "m.csv")):
         ways = ("--clips", "linked") if words[0] == "clips" else ()
         ways = (*ways, "-o", "m")
         refused = call_obygaze("marks", *words, *ways, cwd=folder)
         assert refused.code == 1
         assert "expected 25 frames per second, got 23.976" in refused.stderr
-    written_lines(folder / "m.csv", MARKS, "elsewhere,ada,25,49,23.976,S,")
+    written_lines(folder / "m.csv", MARKS, mark("elsewhere", 25, 49, "23.976"))
     rows = "clip_id,movie_id,start_frame,end_frame,framerate", "e,elsewhere,0,99,25"
     written_lines(folder / "e.csv", *rows)
     words = ("marks", "clips", "m.csv", "--clips", "e.csv", "-o", "labels")

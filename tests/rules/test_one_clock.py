@@ -122,10 +122,12 @@ def test_what_has_one_span_is_of_one_span(rate, late_s, tmp_path) -> None:
         cells_of_columns["start_frame,end_frame"] = f"{pictures[0]},{pictures[-1]}"
     for columns, cells in cells_of_columns.items():
         (tmp_path / "marks.csv").write_text(
-            f"movie_id,annotator,{columns},level,concepts,framerate\n"
-            f"late,ada,{cells},S,,{float(fps):.5g}\n"
+            f"clip_id,movie_id,annotator,{columns},level,framerate\n"
+            f"late-1,late,ada,{cells},S,{float(fps):.5g}\n"
         )
-        words = ("marks.csv", "--clips", "cut", "-o", "levels", "--force")
+        words = ("marks.csv", "-o", "marks", "--force")
+        call_obygaze("manifest", "import", *words, cwd=tmp_path).ok()
+        words = ("marks", "--clips", "cut", "-o", "levels", "--force")
         call_obygaze("marks", "clips", *words, cwd=tmp_path).ok()
         with (tmp_path / "manifests/levels.csv").open(encoding="utf-8") as stream:
             levels = {row["clip_id"]: row["level"] for row in csv.DictReader(stream)}

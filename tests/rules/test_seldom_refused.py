@@ -131,9 +131,14 @@ def marks(folder: Path, *rows: str, name: str = "m", header: str = MARK) -> Path
 
 
 def two_rates(folder: Path) -> object:
-    header = "movie_id,start_frame,end_frame,framerate,level,annotator"
+    header = f"{MARK},start_frame,end_frame,framerate"
     tables = [
-        marks(folder, f"lake,0,50,{rate},S,{who}", name=who, header=header)
+        marks(
+            folder,
+            f"lake,0,{51 / rate},level,S,{who},0,50,{rate}",
+            name=who,
+            header=header,
+        )
         for rate, who in ((25, "ada"), (24, "ben"))
     ]
     return project_marks(tables, "o", every=1, workspace=folder)

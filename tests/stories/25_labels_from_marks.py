@@ -41,14 +41,16 @@ def begin_with_marks(ws: Workspace) -> list[Mark]:
                 comment = f'{first}: "où" <b> & -- {film}' if first % 3 else ""
                 level = draw.choice(LEVELS)
                 marks.append((film, annotator, first, last, level, comment))
-                row = {"movie_id": film, "annotator": annotator, "level": level}
-                row |= {"start_frame": str(first), "end_frame": str(last)}
-                row |= {"framerate": str(rate), "comment": comment}
-                rows.append(row)
+                start_s, end_s = first / rate, (last + 1) / rate
+                row = {"movie_id": film, "start_s": f"{float(start_s):.9f}"}
+                row |= {"end_s": f"{float(end_s):.9f}", "column": "level"}
+                rows.append({**row, "value": level, "annotator": annotator})
+                if comment:
+                    words = {"column": "comment", "value": comment}
+                    rows.append({**row, **words, "annotator": annotator})
                 first = last + draw.choice((1, 1, 2, 5))
-    ws.write_table("marks.csv", rows)
+    ws.write_table("segments/marks.csv", rows)
     ws("manifest import videos -o films")
-    ws("marks import marks.csv -o marks")
     return sorted(marks)
 
 
@@ -97,10 +99,14 @@ def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(ws) -> None
 # ---- labels of clips -----------------------------------------------------------------------------
 
 
-def write_segments(ws: Workspace, lines: str, name: str = "segments.csv") -> None:
-    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate"
-    rows = [f"{line},25" for line in lines.splitlines()]
-    ws.write(name, "\n".join([columns, *rows]) + "\n")
+def import_segments(ws: Workspace, lines: str, name: str = "segments") -> None:
+    """Import a table with a row for each segment, whose manifest is taken as marks."""
+    columns = (
+        "clip_id,movie_id,annotator,start_frame,end_frame,level,concepts,framerate"
+    )
+    rows = [f"{name}-{n},{line},25" for n, line in enumerate(lines.splitlines())]
+    ws.write(f"{name}.csv", "\n".join([columns, *rows]) + "\n")
+    ws(f"manifest import {name}.csv")
 
 
 def write_clips(ws: Workspace, *spans: tuple[int, int]) -> None:
@@ -111,7 +117,7 @@ def write_clips(ws: Workspace, *spans: tuple[int, int]) -> None:
 
 
 def projected(ws: Workspace, options: str = "") -> list[tuple[str, str | None]]:
-    words = "marks clips segments.csv --clips clips.csv -o projected --force"
+    words = "marks clips segments --clips clips.csv -o projected --force"
     ws(f"{words} {options}")
     rows = ws.read_table("manifests/projected.csv")
     return [(row["clip_id"], row["level"] or None) for row in rows]
@@ -119,7 +125,10 @@ def projected(ws: Workspace, options: str = "") -> list[tuple[str, str | None]]:
 
 def test_a_fifth_of_a_clip_is_enough_at_every_length(ws: Workspace) -> None:
     """Shares of times in seconds would miss many of these exact cases, at 23.976 pictures."""
-    segments = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"]
+    columns = (
+        "clip_id,movie_id,annotator,start_frame,end_frame,level,concepts,framerate"
+    )
+    segments = [f"{columns}\n"]
     clips = ["clip_id,movie_id,start_s,end_s\n"]
     first = 0
     lengths = range(5, 305, 5)
@@ -128,12 +137,13 @@ def test_a_fifth_of_a_clip_is_enough_at_every_length(ws: Workspace) -> None:
         if length % 2:
             last -= 1
         if last >= first:
-            segments.append(f"lake,ada,{first},{last},S,Look,24000/1001\n")
+            segments.append(f"s-{first},lake,ada,{first},{last},S,Look,24000/1001\n")
         start_s = float(first * Fraction(1001, 24000))
         end_s = float((first + length) * Fraction(1001, 24000))
         clips.append(f"lake-{length},lake,{start_s:.9f},{end_s:.9f}\n")
         first += length
     ws.write("segments.csv", "".join(segments))
+    ws("manifest import segments.csv")
     ws.write("clips.csv", "".join(clips))
     # A fifth of each clip of an even length is marked, and one picture less of the others.
     expected = []
@@ -144,18 +154,18 @@ def test_a_fifth_of_a_clip_is_enough_at_every_length(ws: Workspace) -> None:
 
 def test_what_was_not_watched_has_no_label_and_is_not_compared(ws: Workspace) -> None:
     write_clips(ws, (0, 99), (100, 199), (200, 299))
-    of_ada = "lake,ada,0,99,S,Look\nlake,ada,0,199,watched,\n"
-    write_segments(ws, of_ada, "ada.csv")
-    of_ben = "lake,ben,100,199,HN,Look\nlake,ben,0,299,watched,\n"
-    write_segments(ws, of_ben, "ben.csv")
+    columns = "movie_id,start_s,end_s,column,value,annotator\n"
+    of_ada = "lake,0,4,level,S,ada\nlake,0,4,concepts,Look,ada\n"
+    ws.write("ada.csv", f"{columns}{of_ada}lake,0,8,watched,watched,ada\n")
+    of_ben = "lake,4,8,level,HN,ben\nlake,4,8,concepts,Look,ben\n"
+    ws.write("ben.csv", f"{columns}{of_ben}lake,0,12,watched,watched,ben\n")
     ws("marks clips ada.csv ben.csv --clips clips.csv -o seen")
     said: dict[str, dict[str, str]] = {"ada": {}, "ben": {}}
     for row in ws.read_table("manifests/seen.annotators.csv"):
         said[row["annotator"]][row["clip_id"]] = row["level"]
     assert said["ada"] == {"lake-1": "S", "lake-2": "EN"}
     assert said["ben"] == {"lake-1": "EN", "lake-2": "HN", "lake-3": "EN"}
-    line = "agree ada.csv ben.csv --clips clips.csv --json"
-    found = ws(line).json()["rows"][0]
+    found = ws("agree seen --json").json()["rows"][0]
     # S against EN, and EN against HN: the third clip was not watched by ada.
     assert found["items"] == 2
     observed = (1.0 + 0.3) / 2
@@ -163,7 +173,7 @@ def test_what_was_not_watched_has_no_label_and_is_not_compared(ws: Workspace) ->
 
 
 def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
-    write_segments(ws, "lake,ada,2500,2549,EN,\nlake,ada,2550,2599,S,\n")
+    import_segments(ws, "lake,ada,2500,2549,EN,\nlake,ada,2550,2599,S,\n")
     # Each clip is from second 0 to 2 of its file; in the film they begin at second 100.
     rows = []
     for number in (1, 2):
@@ -173,7 +183,7 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
         row |= {"start_s": 0, "end_s": 2, "film_start_s": 98 + 2 * number}
         rows.append({**row, "film_end_s": 100 + 2 * number})
     ws.import_table(rows, "films", "clips")
-    ws("marks clips segments.csv --clips films -o labels")
+    ws("marks clips segments --clips films -o labels")
     levels = [row["level"] for row in ws.read_table("manifests/labels.csv")]
     # The mark of level S is all of the second clip.
     assert levels == ["EN", "S"]

@@ -24,6 +24,7 @@ from sklearn.metrics import f1_score
 from support.cli import ROOT
 from support.closed_form import blind_f1, cronbach
 from support.data import golden, real_data
+from support.film import rows_of_segments
 from support.once import made_once
 from support.published import CONCEPTS, SplitFile, split_file
 
@@ -672,7 +673,7 @@ def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
             said = {"level": level, "concepts": "|".join(concepts)}
             frames = frames_of_film(start, end)
             marks.append({"annotator": annotator, **said, **frames})
-    ws.write_table("segments.csv", marks)
+    ws.write_table("segments.csv", rows_of_segments(marks))
     ws.write_table("clips.csv", clips_of_film(case["clips"]))
     words = "marks clips segments.csv --clips clips.csv -o projected --force"
     ws(f"{words} --threshold {case['threshold']}")
@@ -706,11 +707,10 @@ def clips_of_film(spans: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 def agreed(ws: TypingWorkspace, marks: Any, clips: Any) -> list[dict[str, Any]]:
-    ws.write_table("segments.csv", marks)
+    ws.write_table("segments.csv", rows_of_segments(marks))
     ws.write_table("clips.csv", clips)
-    rows: list[dict[str, Any]] = ws(
-        "agree segments.csv --clips clips.csv --json"
-    ).json()["rows"]
+    ws("marks clips segments.csv --clips clips.csv -o agreed --force")
+    rows: list[dict[str, Any]] = ws("agree agreed --json").json()["rows"]
     return rows
 
 
@@ -786,7 +786,8 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
 
 def agree_on_mobygaze(ws: TypingWorkspace) -> None:
     begin_with_annotations(ws)
-    ws.write("agreed.json", ws("agree mobygaze --every 30 --json").out)
+    ws("marks clips mobygaze --every 30 -o mobygaze-30")
+    ws.write("agreed.json", ws("agree mobygaze-30 --json").out)
 
 
 def means_of_films(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.advice import advice_of
 from support.cli import call_obygaze, environment, obygaze_argv
+from support.film import rows_of_segments
 from support.once import made_once
 
 from stories.films import features_of, import_features, rows_of_clips
@@ -55,7 +56,7 @@ def make_world(folder: Path) -> None:
         segment |= {"end_frame": 99, "level": level, "concepts": "Look"}
         segment["framerate"] = 25
         segments.append(segment)
-    ws.write_table("segments.csv", segments)
+    ws.write_table("segments.csv", rows_of_segments(segments))
 
 
 @pytest.fixture

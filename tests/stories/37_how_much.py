@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.film import rows_of_segments
 
 from stories.workspace import Workspace
 
@@ -60,7 +61,7 @@ def mark(
         watched.append(dict(zip(MARKS, (*cells, "watched", RATE), strict=True)))
         if row["clip_id"] in in_s:
             marks.append(dict(zip(MARKS, (*cells, "S", RATE), strict=True)))
-    ws.write_table("marks.csv", [*watched, *marks])
+    ws.write_table("marks.csv", rows_of_segments([*watched, *marks]))
 
 
 def audit(ws: Workspace, words: str = "--by decade") -> Any:

@@ -96,12 +96,13 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
             n_of_word[word] += 1
             n_of_word[of_ben] += 1
     assert imported["columns"]["Gewalt"] == n_of_word
-    # 3: How far we agree.
+    # 3: One label a clip.
     order = "--order Gewalt=schwach,stark"
-    agreed = ws(f"agree coded --clips clips --column Gewalt {order} --json")
-    assert 0.5 < agreed.json()["rows"][0]["gamma_uniform"] < 1.0
-    # 4: One label a clip.
     ws(f"marks clips coded --clips clips {order} -o labels")
+    # 4: How far we agree.
+    order = "--order Gewalt=none,schwach,stark"
+    agreed = ws(f"agree labels --column Gewalt {order} --json")
+    assert 0.5 < agreed.json()["rows"][0]["gamma_uniform"] < 1.0
     shown = ws("manifest show labels --limit 0 --json").json()["clips"]
     words = [clip["extra"]["Gewalt"] for clip in shown]
     expected = []

@@ -4,8 +4,10 @@ Pictures are counted at 25 a second.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from obygaze.films.marks import COLUMNS, Mark
 from obygaze.films.projection import ClipSpan
@@ -44,6 +46,32 @@ def clips(text: str, *, film: str = "m") -> list[ClipSpan]:
 
 def write_marks(path: Path, rows: Iterable[Mark]) -> Path:
     return _write(path, COLUMNS, (row[: len(COLUMNS)] for row in rows))
+
+
+def rows_of_segments(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table of marks, of segments in frames with a level and concepts.
+
+    A level `watched` says what was seen; a frame or a rate may be wrong.
+    """
+    rows = []
+    for segment in segments:
+        rate = segment["framerate"]
+        counts = Fraction(rate if str(rate)[:1].isdigit() else RATE)
+        frames = {name: segment[name] for name in ("start_frame", "end_frame")}
+        place = {
+            "movie_id": segment["movie_id"],
+            "start_s": f"{float(frames['start_frame'] / counts):.9f}",
+            "end_s": f"{float((frames['end_frame'] + 1) / counts):.9f}",
+        }
+        level = segment["level"]
+        words = [("watched" if level == "watched" else "level", level)]
+        words += [("concepts", name) for name in segment.get("concepts", "").split("|")]
+        for column, value in words:
+            if value:
+                said = {"column": column, "value": value}
+                said["annotator"] = segment["annotator"]
+                rows.append({**place, **said, **frames, "framerate": rate})
+    return rows
 
 
 def write_spans(path: Path, spans: Iterable[ClipSpan]) -> Path:

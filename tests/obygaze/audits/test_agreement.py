@@ -287,10 +287,13 @@ def rows_of(folder: Path, *line: object) -> Any:
     return call_obygaze("agree", *line, "--json", cwd=folder).ok().json()["rows"]
 
 
-def write_both(folder: Path, segments: list[Mark], spans: list[ClipSpan]) -> list[str]:
+def labelled(folder: Path, segments: list[Mark], spans: list[ClipSpan]) -> str:
+    """Return the name of a manifest with the labels that marks give clips."""
     write_marks(folder / "s.csv", segments)
     write_spans(folder / "c.csv", spans)
-    return ["s.csv", "--clips", "c.csv"]
+    words = ("marks", "clips", "s.csv", "--clips", "c.csv", "-o", "labels")
+    call_obygaze(*words, cwd=folder).ok()
+    return "labels"
 
 
 @pytest.mark.parametrize("is_ordered", [False, True])
@@ -305,9 +308,9 @@ def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> 
             f"{span} Gewalt={words[k]}" for span, k in zip(spans, numbers, strict=True)
         ]
         marked += marks(", ".join(parts), annotator=name)
-    line = [*write_both(tmp_path, marked, clips(" ".join(spans))), "--column"]
+    line = [labelled(tmp_path, marked, clips(" ".join(spans))), "--column"]
     # An order is one whatever capitals it is typed with.
-    options = ["--order", "Gewalt=Schwach,STARK"] if is_ordered else []
+    options = ["--order", "Gewalt=none,Schwach,STARK"] if is_ordered else []
     found = rows_of(tmp_path, *line, "Gewalt", *options)[0]
     if is_ordered:
         expected = krippendorff.alpha(
@@ -326,15 +329,17 @@ def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> 
         assert refused.code == 1 and f"did you mean '{meant}'?" in refused.stderr
 
 
-def test_a_clip_that_stands_twice_is_compared_once(tmp_path: Path) -> None:
+def test_a_clip_that_stands_twice_is_said_to_count_twice(tmp_path: Path) -> None:
     marked = [
         *marks("0-9 S, 10-19 EN", annotator="A"),
         *marks("0-9 S, 10-19 S", annotator="B"),
     ]
     once = clips("0-9 10-19")
     twice = [*once, once[0]._replace(clip_id="again")]
-    line = write_both(tmp_path, marked, twice)
-    assert rows_of(tmp_path, *line)[0]["items"] == 2
+    labels = labelled(tmp_path, marked, twice)
+    done = call_obygaze("agree", labels, "--json", cwd=tmp_path).ok()
+    assert done.json()["rows"][0]["items"] == 3
+    assert "1 clip with the same span of a film as another clip; each" in done.stderr
 
 
 def said_of_clips(ada: str, ben: str) -> Manifest:
@@ -468,7 +473,6 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
             {},
             "expected the name of a manifest, got a Manifest",
         ),
-        ([path, path], {"raters": "a,b"}, "several tables require --clips or --every"),
         (path, {"cluster": "film"}, "--cluster is for a table of ratings"),
     ):
         with pytest.raises((FixInput, FixUsage, NotFound), match=problem):

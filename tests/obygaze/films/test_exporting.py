@@ -96,7 +96,7 @@ def test_marks_come_back_picture_for_picture(name: str, tmp_path: Path) -> None:
                 n for n, time in shown if mark.start_s <= time + 1e-7 < mark.end_s
             ]
             found[mark.annotator] = (inside[0], inside[-1])
-        assert found == pictures_of, way.name
+        assert found == pictures_of, name
 
 
 # ---- clips as marks ------------------------------------------------------------------------------

@@ -7,15 +7,20 @@ import pytest
 from support.film import marks as film_marks
 from support.film import write_marks
 
+from obygaze.films import import_manifest
 from obygaze.films.marks import Mark, read_marks, written
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.manifest.spans import FrameSpan
 
-SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate"
 MARKS = "movie_id,start_s,end_s,column,value,annotator"
 
 
-def table(folder: Path, *rows: str, header: str = SEGMENTS) -> Path:
+def table(folder: Path, *rows: str, header: str = MARKS) -> Path:
     path = folder / "segments.csv"
     path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
     return path
@@ -25,22 +30,6 @@ def told(path: Path) -> list[str]:
     with pytest.raises(FixInput) as caught:
         read_marks([path])
     return [line.removeprefix(f"{path}:") for line in caught.value.details]
-
-
-def test_a_row_of_all_that_is_said_of_a_segment(tmp_path: Path) -> None:
-    row = 'tt1,Anna,6,8,S,look| Exp of  emotion,25,"a, comment"'
-    path = table(tmp_path, row, "", header=f"{SEGMENTS},comment")
-    read = read_marks([path])
-    assert read.rates == {"tt1": Fraction(25)}
-    span = ("tt1", 0.24, 0.36)
-    said = (
-        ("comment", "a, comment"),
-        ("concepts", "Expression of emotion"),
-        ("concepts", "Look"),
-        ("level", "S"),
-    )
-    frames = FrameSpan(6, 8, Fraction(25))
-    assert read.marks == tuple(Mark(*span, *one, "Anna", frames) for one in said)
 
 
 def test_frames_of_marks_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -61,31 +50,6 @@ def test_frames_that_are_not_at_the_times_of_their_row_are_refused(tmp_path) -> 
     assert len(lines) == 1
     assert "the frames 50 to 99 are 2 s to 4 s" in lines[0]
     assert "the times are 7 s to 8 s" in lines[0]
-
-
-def test_every_cell_of_a_row_is_a_mark(tmp_path: Path) -> None:
-    header = "movie_id,start_s,end_s,annotator,level,mood,note"
-    path = table(tmp_path, "m,0,1,A,S,joy|Fear,1.0", "m,1,2,A,,fear,1", header=header)
-    said = [(mark.column, mark.value) for mark in read_marks([path])]
-    first = [("level", "S"), ("mood", "Fear"), ("mood", "joy"), ("note", "1")]
-    assert said == [*first, ("mood", "Fear"), ("note", "1")]
-    rows = ("m,0,1,mood,joy|fear,A,0.50,see 3", "m,1,2,mood,joy,A,,")
-    path = table(tmp_path, *rows, header=f"{MARKS},confidence,comment")
-    said = [(mark.column, mark.value) for mark in read_marks([path])]
-    first = [("comment", "see 3"), ("confidence", "0.5"), ("mood", "fear")]
-    assert said == [*first, ("mood", "joy"), ("mood", "joy")]
-
-
-def test_every_violation_at_once(tmp_path: Path) -> None:
-    path = table(
-        tmp_path,
-        *("m,A,0,9,Sx,,25", "m,A,9,8,S,,25", ",A,0,8,S,,25", "m,A,1.5,8,S,,25"),
-        *("m,A,0,9,S,,24", "m,A,0,9,,,25"),
-    )
-    assert sorted(line.partition(":")[0] for line in told(path)) == [*"234567"]
-    rows = ("a,2,1,Gewalt,stark,Eva", "a,0,1,level,much,Eva", "a,0,1,,x,Eva")
-    lines = told(table(tmp_path, *rows, header=MARKS))
-    assert sorted(line.partition(":")[0] for line in lines) == [*"234"]
 
 
 @pytest.mark.parametrize(
@@ -125,31 +89,114 @@ def test_who_or_what_differs_by_capitals_alone_is_one(tmp_path: Path) -> None:
     assert {mark.value for mark in read_marks([path])} == {"none"}
 
 
-def test_times_in_a_video_are_not_times_in_the_film(tmp_path: Path) -> None:
-    """As in a manifest of segments whose film has several files."""
-    times = "film_start_s,film_end_s"
-    header = f"movie_id,video,start_s,end_s,{times},annotator,level"
-    rows = ("m,1.mp4,0,10,0,10,A,EN", "m,2.mp4,0,10,100,110,A,S")
-    marks = read_marks([table(tmp_path, *rows, header=header)]).marks
-    assert [mark[1:3] for mark in marks] == [(0, 10), (100, 110)]
-    rows = ("m,1.mp4,0,10,,,A,EN", "m,2.mp4,0,10,,,A,S", "n,3.mp4,0,10,,,A,S")
-    (line,) = told(table(tmp_path, *rows, header=header))
-    assert line.startswith("3: column 'start_s': expected film_start_s and film_end_s")
-    ada = table(tmp_path, "m,m.mp4,0,10,,,A,EN", header=header)
-    ada = ada.rename(tmp_path / "ada.csv")
-    ben = table(tmp_path, "m,D:/copy/m.mp4,0,10,,,B,S", header=header)
-    assert {mark[1:3] for mark in read_marks([ada, ben]).marks} == {(0, 10)}
-    rows = ("m,1.mp4,,,0,10,A,EN", "m,2.mp4,,,100,110,A,S")
-    linked = read_marks([table(tmp_path, *rows, header=header)]).marks
-    assert linked == marks
-
-
-def test_names_and_words_that_would_be_lost_are_refused(tmp_path: Path) -> None:
-    wide = "movie_id,start_s,end_s,annotator,level,score"
-    (line,) = told(table(tmp_path, "m,0,9,A,S,3", header=wide))
-    assert "column 'score': this name is for scores of models" in line
-    (line,) = told(table(tmp_path, "m,0,9,score,3,A", header=MARKS))
-    assert "column 'score': this name is for scores of models" in line
+def test_every_violation_at_once(tmp_path: Path) -> None:
+    rows = (
+        *("a,2,1,Gewalt,stark,Eva", "a,0,1,level,much,Eva", "a,0,1,,x,Eva"),
+        *(",0,1,level,S,Eva", "a,0:05,0:10,level,S,Eva"),
+        *("a,0,1,level,S,", "a,nan,1,level,S,Eva", "a,0,1,score,3,Eva"),
+    )
+    lines = told(table(tmp_path, *rows))
+    numbers = [line.partition(":")[0] for line in lines]
+    assert sorted(numbers, key=int) == [*map(str, range(2, 10))]
+    assert "column 'score': this name is for scores of models" in lines[-1]
+    frames = f"{MARKS},start_frame,end_frame,framerate"
+    rows = (
+        "m,0,1,level,S,A,0,24,fast",
+        "m,1,2,level,S,A,25,49,25",
+        "m,2,3,level,S,A,,,24",
+    )
+    lines = told(table(tmp_path, *rows, header=frames))
+    assert [line.partition(":")[0] for line in lines] == ["2", "4"]
     rows = ("m,0,9,level,S,A", "m,0,9,concepts,Look|?,A")
     with pytest.raises(FixInput, match=r"expected concepts, got \? by 'A' at 0.000 s"):
-        read_marks([table(tmp_path, *rows, header=MARKS)])
+        read_marks([table(tmp_path, *rows)])
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        (f"{MARKS},comment", "m,0,1,level,S,A,x"),
+        ("movie_id,start,end,column,value,annotator", "m,0,1,level,S,A"),
+        ("movie_id,start_s,end_s,annotator,level", "m,0,1,A,S"),
+    ],
+)
+def test_any_other_table_is_imported_first(header: str, row: str, tmp_path) -> None:
+    with pytest.raises(FixInput) as caught:
+        read_marks([table(tmp_path, row, header=header)])
+    assert "obygaze manifest import TABLE -o NAME" in str(caught.value.hint)
+
+
+# ---- manifests -----------------------------------------------------------------------------------
+
+
+def manifest_of(
+    folder: Path, *rows: str, columns: str = "start_s,end_s,annotator,mood"
+):
+    """Import a table of clips, and return the table of its manifest."""
+    lines = [f"clip_id,movie_id,{columns}", *rows]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    import_manifest(folder / "t.csv", "t", force=True, workspace=folder)
+    return folder / "manifests" / "t.csv"
+
+
+def test_every_cell_of_a_manifest_is_a_mark_and_an_empty_one_says_nothing(tmp_path):
+    path = manifest_of(
+        tmp_path,
+        *("a-1,a,0,1,A,joy|Fear,S,Look|Exp of emotion,1", "a-2,a,1,2,A,?,,,2"),
+        *("a-3,a,2,3,B,fear,EN,,3",),
+        columns="start_s,end_s,annotator,mood,level,concepts,note",
+    )
+    read = read_marks([path], tmp_path, ["level", "concepts", "mood"]).marks
+    found = [(m.annotator, m.start_s, m.end_s, m.column, m.value) for m in read]
+    first = ("A", 0.0, 1.0)
+    assert found == [
+        (*first, "concepts", "Expression of emotion"),
+        (*first, "concepts", "Look"),
+        (*first, "level", "S"),
+        (*first, "mood", "Fear"),
+        (*first, "mood", "joy"),
+        ("A", 1.0, 2.0, "level", ""),
+        ("A", 1.0, 2.0, "mood", ""),
+        ("B", 2.0, 3.0, "level", "EN"),
+        ("B", 2.0, 3.0, "mood", "Fear"),
+    ]
+
+
+def test_marks_of_a_manifest_have_their_frames_and_times_in_the_film(tmp_path) -> None:
+    path = manifest_of(
+        tmp_path, "a-1,a,6,8,25,S", columns="start_frame,end_frame,framerate,level"
+    )
+    read = read_marks([path], tmp_path)
+    assert read.rates == {"a": Fraction(25)}
+    frames = FrameSpan(6, 8, Fraction(25))
+    # Without a column of annotators, all rows are of one.
+    assert read.marks == (Mark("a", 0.24, 0.36, "level", "S", "t", frames),)
+    times = "video,start_s,end_s,film_start_s,film_end_s,annotator,level"
+    rows = ("m-1,m,1.mp4,0,10,0,10,A,EN", "m-2,m,2.mp4,0,10,100,110,A,S")
+    marks = read_marks([manifest_of(tmp_path, *rows, columns=times)], tmp_path).marks
+    assert [mark[1:3] for mark in marks] == [(0, 10), (100, 110)]
+    rows = ("m-1,m,1.mp4,0,10,,,A,EN", "m-2,m,2.mp4,0,10,,,A,S")
+    with pytest.raises(FixInput, match="no times in the film for the clips: m-1, m-2"):
+        read_marks([manifest_of(tmp_path, *rows, columns=times)], tmp_path)
+
+
+def test_what_a_manifest_does_not_state_is_asked(tmp_path: Path) -> None:
+    rows = [f"a-{n},a,{n},{n + 1},A,joy,{n},3" for n in range(14)]
+    columns = "start_s,end_s,annotator,mood,number,score"
+    path = manifest_of(tmp_path, *rows, columns=columns)
+    with pytest.raises(
+        FixUsage, match="which columns are marks: mood, number"
+    ) as caught:
+        read_marks([path], tmp_path)
+    assert "pass --column mood" in str(caught.value.hint)
+    assert "number" not in str(caught.value.hint)
+    for name, problem in (
+        ("moood", "no column 'moood'"),
+        ("score", "scores of models"),
+    ):
+        with pytest.raises(ObygazeError, match=problem):
+            read_marks([path], tmp_path, [name])
+    rows[1] = rows[1].replace(",A,", ",,")
+    path = manifest_of(tmp_path, *rows, columns=columns)
+    with pytest.raises(FixInput, match="no annotator in the rows of the clips: a-1"):
+        read_marks([path], tmp_path, ["mood"])

@@ -135,14 +135,12 @@ def test_the_terms_are_those_of_the_marks_and_of_the_clips(
 def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 S"))
     cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
-    for command, what in (
-        (("agree", table, "--clips", cut), "expected clips with times in a film"),
-        (
-            ("agree", table, "--every", "3"),
-            "no whole clip of this length fits the marks",
-        ),
+    for options, what in (
+        (("--clips", cut), "expected clips with times in a film"),
+        (("--every", "3"), "no whole clip of this length fits the marks"),
     ):
-        result = call_obygaze(*command)
+        words = ("marks", "clips", table, *options, "-o", "labels")
+        result = call_obygaze(*words, cwd=tmp_path)
         assert (result.code, result.stdout) == (1, "")
         assert what in result.stderr
 
