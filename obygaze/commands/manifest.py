@@ -55,7 +55,7 @@ def ls(session: Session) -> Result:
 @manifest.command(
     "import",
     headings={
-        "For tables": "map id films sheet rule order word mapping write-mapping",
+        "For tables": "map id films sheet rule order word",
     },
 )
 @click.argument(
@@ -113,18 +113,6 @@ def ls(session: Session) -> Result:
     metavar="COLUMN=WORDS",
     help="Words from the lowest: mood=calm,tense.",
 )
-@click.option(
-    "--mapping",
-    metavar="PATH",
-    type=NAME,
-    help="TOML file with the mapping of columns and words.",
-)
-@click.option(
-    "--write-mapping",
-    metavar="PATH",
-    type=NAME,
-    help="New file for the mapping, or for a draft of it.",
-)
 @mapping_option(
     "--word",
     "words",
@@ -151,15 +139,13 @@ def import_(
     sheet: str,
     rule: str,
     orders: Mapping[str, str] | None,
-    mapping: str | None,
-    write_mapping: str | None,
     words: Mapping[str, str] | None,
     splits: str | None,
 ) -> Result:
     """Read a table, a folder of films, or a known data set.
 
-    docs/guide/data.md describes tables: columns, mappings, times, annotators. `obygaze marks
-    import` reads ELAN files and other marks.
+    docs/guide/data.md describes tables: columns, words, times, annotators. `obygaze marks import`
+    reads ELAN files and other marks.
 
     Examples:
         obygaze manifest import book.xlsx --map clip_id=id --map movie_id=film
@@ -181,8 +167,6 @@ def import_(
         sheet=sheet,
         rule=rule,
         orders=orders,
-        mapping=mapping,
-        write_mapping=write_mapping,
         words=words,
         splits=splits,
         workspace=session.root,

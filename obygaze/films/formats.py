@@ -19,8 +19,6 @@ from obygaze_features.core.files import find_files, import_of_features
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import SavedManifest
-from obygaze_features.manifest.adapters.csv_table import Draft
-from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.history import command_line
 from obygaze_features.manifest.importing import (
     DATASETS,
@@ -57,12 +55,10 @@ def import_manifest(
     sheet: str = "",
     rule: str = "",
     orders: Mapping[str, str] | None = None,
-    mapping: TableMapping | str | Path | None = None,
-    write_mapping: str | Path | None = None,
     words: Mapping[str, str] | None = None,
     splits: str | Path | None = None,
     workspace: PathLike | None = None,
-) -> SavedManifest | Draft:
+) -> SavedManifest:
     """Make a manifest of a table, a folder of films, or a data set.
 
     docs/guide/data.md describes tables: columns, mappings, times, annotators.
@@ -78,17 +74,13 @@ def import_manifest(
         sheet: The sheet of a spreadsheet; by default the likely one.
         rule: If annotators differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
-        mapping: TOML file with the mapping of columns and words.
-        write_mapping: New file for the mapping, or for a draft of it.
         words: Replace a word; ? stands for not known.
         splits: Folder of the split files of obygaze12.
         workspace: The workspace, if it is not the current one.
     """
     given: dict[str, Any] = {
         **{"columns": columns, "form": form, "films": films, "sheet": sheet},
-        **{"rule": rule, "orders": orders, "mapping": mapping},
-        **{"write_mapping": write_mapping, "splits": splits},
-        "words": words,
+        **{"rule": rule, "orders": orders, "words": words, "splits": splits},
     }
     given = {
         option: value for option, value in given.items() if value not in (None, "", ())
@@ -102,7 +94,7 @@ def import_manifest(
     path = Workspace.of(workspace).new_manifest(called)
     flags: dict[str, Any] = {"-o": path.stem, "--as": format}
     for option, value in given.items():
-        is_path = option in ("mapping", "splits") and isinstance(value, str)
+        is_path = option == "splits" and isinstance(value, str)
         flags[_flag(option)] = Path(value) if is_path else value
     return import_clips(
         chosen,

@@ -225,7 +225,6 @@ def read_table(
     data: bytes | None = None,
     sheet: str = "",
     assume_sheet: bool = False,
-    header_row: int | None = None,
     texts: Collection[str] = (),
     as_written: Collection[str] = AS_WRITTEN,
     words: UnknownWords | None = None,
@@ -253,9 +252,8 @@ def read_table(
 
     The default of `sheet` is the only sheet with data. If several sheets contain data and
     `assume_sheet` is true, it is the sheet with the required columns, or else the sheet with the
-    most cells. `header_row` is the line of the header; lines before it are not read. The default is
-    the first line with the required columns, or else the first line with about as many cells as
-    most lines have, since a title has fewer cells.
+    most cells. The header is the first line with the required columns, or else the first line with
+    about as many cells as most lines have, since a title has fewer cells.
     """
     if sheet and not is_workbook(path):
         raise FixUsage(
@@ -281,17 +279,11 @@ def read_table(
     # In a table of obygaze, a blank line is kept: its wrong number of cells is a violation below.
     records = [one for one in records if is_strict or any(one[1])]
     place = 0
-    if header_row is not None:
-        lines = [line for line, _ in records]
-        place = lines.index(header_row) if header_row in lines else len(records)
-    elif records and not is_strict:
+    if records and not is_strict:
         place = header_place([cells for _, cells in records[:MOST_TITLES]], required)
     header_line, names = records[place] if place < len(records) else (0, [])
     header = [*names] if is_strict else [single_line(name) for name in names]
-    if header_row is not None and not header_line:
-        problem = f"expected the header in line {header_row}, got an empty line"
-        collected.add(None, None, problem)
-    elif not header_line and not collected:
+    if not header_line and not collected:
         collected.add(1, None, "the file is empty, expected a header line")
     rows = []
     # Excel ends lines with delimiters of empty columns, which are not data.

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import find_files
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import (
+    ImportedManifest,
     SavedManifest,
     csv_table,
     folder,
@@ -21,7 +22,6 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.csv_table import Draft, DraftWritten
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ TABLE_OF_CLIPS = ManifestFormat(
     "table",
     csv_table.read,
     (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
-    options=(
-        *("columns", "mapping", "form", "films", "sheet", "rule", "orders"),
-        *("words", "write_mapping"),
-    ),
+    options=(*("columns", "form", "films", "sheet", "rule", "orders", "words"),),
     several=True,
 )
 FILMS_IN_FOLDER = ManifestFormat("folder", folder.read)
@@ -95,10 +92,8 @@ def import_clips(
     command: str,
     force: bool = False,
     workspace: PathLike | None = None,
-) -> SavedManifest | Draft:
+) -> SavedManifest:
     """Make a manifest from files.
-
-    If it is not clear what a column of a table means, write a draft of a mapping file instead.
 
     Args:
         source: The format of the files.
@@ -124,17 +119,5 @@ def import_clips(
             hint="import each source separately, then run obygaze manifest merge",
         )
     files = source.files_in(paths) if source.several else paths[0]
-    try:
-        imported = source.read(files, name=path.stem, **given)
-    except DraftWritten as error:
-        return error.draft
-    written: tuple[str, ...] = ()
-    if "write_mapping" in options:
-        written = (f"{options['write_mapping']}: the mapping of this table",)
-    imported = imported._replace(notes=(*imported.notes, *written))
-    try:
-        saved: SavedManifest = imported.save(path, command, force=force)
-    except ObygazeError as error:
-        error.details += written
-        raise
-    return saved
+    imported: ImportedManifest = source.read(files, name=path.stem, **given)
+    return imported.save(path, command, force=force)

@@ -276,7 +276,6 @@ def make_hostile_files(place: Place, rows: Sequence[Row], X: Any) -> None:
     )
     place.write("wrong-key.toml", PROTOCOL + "strength = 3\n")
     place.write("wrong-toml.toml", PROTOCOL + "[splits\n")
-    place.write("mapping.toml", "[colums]\nclip_id = 'id'\n")
 
 
 def damage(place: Place) -> None:

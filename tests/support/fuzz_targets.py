@@ -52,16 +52,6 @@ SPANS = """clip_id,movie_id,start_s,end_s
 pier-1,pier,0,2
 pier-2,pier,2,4
 """
-MAPPING = """dataset = "films"
-[columns]
-clip_id = "clip_id"
-movie_id = "movie_id"
-level = "level"
-[levels]
-"S" = "S"
-[concepts]
-"Look" = "Look"
-"""
 SMALL = """schema = "obygaze-protocol/1"
 [tasks.EN_S]
 classes = { EN = 0, S = 1 }
@@ -430,10 +420,7 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
         {"p.toml": path.read_bytes()} for path in sorted(PROTOCOLS.glob("*.toml"))
     ]
     written = below("manifests", workspace / "manifests")
-    table = {
-        "t.csv": (workspace / "clips.csv").read_bytes(),
-        "t.toml": MAPPING.encode(),
-    }
+    table = {"t.csv": (workspace / "clips.csv").read_bytes()}
     subtitles = [
         {"pier.srt": SRT.encode()},
         {"pier.vtt": b"WEBVTT\n\n" + SRT.replace(",", ".").encode()},
@@ -446,8 +433,7 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
         "manifest show pier", "manifest stats pier", "manifest folds pier -k 2"
     )
     tables = typed(
-        "manifest import t.csv -o t --mapping t.toml",
-        "manifest import t.csv -o u --write-mapping new.toml",
+        "manifest import t.csv -o t", "manifest import t.csv -o u --word x=S"
     )
     projected = typed("marks clips m.csv --clips c.csv -o labels")
     exchanged = typed("marks import f.eaf -o f", "marks export segments/f.csv out.eaf")

@@ -8,16 +8,14 @@ invalid cells, with one command that answers the questions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, near
-from obygaze_features.core.file_names import printable_line
-from obygaze_features.core.files import write_new
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.schema_check import raise_together
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.tables import thousands_text
@@ -25,12 +23,11 @@ from obygaze_features.manifest.adapters import ImportedManifest, source_file
 from obygaze_features.manifest.adapters.table_cells import (
     TableClips,
     make_clips,
-    source_columns,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
     TableMapping,
-    choose_mapping,
+    mapping_of_options,
 )
 from obygaze_features.manifest.adapters.table_questions import Questions, decide
 from obygaze_features.manifest.adapters.table_reading import (
@@ -55,7 +52,6 @@ from obygaze_features.manifest.annotators import (
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import annotators_path, read_annotations
 from obygaze_features.manifest.model import (
-    CLIP_COLUMNS,
     DIFFERS,
     FOLD_PREFIX,
     NO_FILMS,
@@ -77,14 +73,12 @@ def read(
     csv: str | Path | Sequence[str | Path],
     columns: Mapping[str, str] | None = None,
     *,
-    mapping: TableMapping | str | Path | None = None,
     form: str = "",
     films: Literal["none"] | None = None,
     sheet: str = "",
     words: Mapping[str, str] | None = None,
     rule: str = "",
     orders: Mapping[str, str] | None = None,
-    write_mapping: str | Path | None = None,
     name: str | None = None,
     command: Sequence[str] = (),
 ) -> ImportedManifest:
@@ -94,16 +88,12 @@ def read(
         csv: The table: text, a spreadsheet or parquet. If there are several tables, each has the
             annotations of one annotator about the same clips.
         columns: For columns of the manifest, the column of the table or a constant (`=value`).
-            These take precedence over `mapping`.
-        mapping: The mapping, or its file.
         form: The form of clip ids, such as `{movie_id}-{count:03d}`.
         films: "none" if the table states no films.
         sheet: The name of the sheet of a spreadsheet; "": the sheet that is probably meant.
         words: The level or the concepts of each word of the table.
         rule: The rule that makes one label where annotators differ.
         orders: The words of columns from the lowest, separated by commas.
-        write_mapping: A file for the mapping that was used. If the table leaves questions open, the
-            file is a draft with the likely answers.
         name: The name of the manifest; None: the name of the file.
         command: The words of the typed command, without the options of tables.
     """
@@ -116,9 +106,7 @@ def read(
         "rule": rule,
         "orders": orders,
     }
-    stated, typed = choose_mapping(
-        paths[0], mapping, columns or {}, words or {}, **options
-    )
+    stated = mapping_of_options(columns or {}, words or {}, **options)
     table = read_tables(paths, stated)
     _check_targets(stated, table)
     n_before = table.n_problems
@@ -146,9 +134,7 @@ def read(
             "-o",
             called,
         ]
-        if isinstance(mapping, str | Path):
-            line += ["--mapping", str(mapping)]
-        _refuse(questions, n_asked, line, typed, write_mapping)
+        _refuse(questions, n_asked, line, stated)
     if decided.rule and not _has_people(paths[0], made, decided.rule):
         raise FixUsage(
             f"--rule {decided.rule} makes labels from those of several annotators, and the table"
@@ -158,14 +144,6 @@ def read(
             " remove --rule",
         )
     manifest = _labelled(manifest, paths[0], made, decided)
-    if write_mapping is not None:
-        try:
-            write_new(
-                Path(write_mapping), complete_mapping(decided, table).toml().encode()
-            )
-        except AlreadyThere as error:
-            error.hint = "choose another name, or delete the file"
-            raise
     return _imported(table, decided, made, manifest)
 
 
@@ -211,8 +189,7 @@ def _refuse(
     questions: Questions,
     n_asked: int,
     command: Sequence[str],
-    typed: TableMapping,
-    draft: str | Path | None,
+    stated: TableMapping,
 ) -> None:
     """Raise one error that lists all questions and all invalid cells.
 
@@ -220,13 +197,10 @@ def _refuse(
         questions: The table, and the likely answers.
         n_asked: The number of violations of the table that are questions.
         command: The command that imports the table, without options of tables.
-        typed: The part of the mapping that was typed.
-        draft: The file for a mapping with the likely answers. An existing file is not replaced,
-            because the user may have edited it. None: no draft is written.
+        stated: The mapping that was typed.
     """
     table = questions.table
-    line = shell_line([*command, *typed.joined(questions.answers).typed()])
-    to_file = shell_word(f"{Path(next(iter(table.tables))).stem}-mapping.toml")
+    line = shell_line([*command, *stated.joined(questions.answers).typed()])
     hint = line
     ways = "the command below has the likely answers; check each"
     if table.n_problems > n_asked:
@@ -235,58 +209,9 @@ def _refuse(
     try:
         raise_together(SUMMARY, *table.violations, hint=hint)
     except FixInput as error:
-        problems = error.details
         if n_asked:
-            error.details += (
-                f"{ways}; --write-mapping {to_file} writes them to a file",
-            )
-        if not n_asked or draft is None:
-            raise
-        again = shell_line([*command, "--mapping", draft])
-        comments = ["Likely answers to these questions. Check each.", *problems]
-        mapping = questions.mapping.toml(map(printable_line, comments))
-        try:
-            write_new(Path(draft), mapping.encode())
-        except AlreadyThere:
-            shown = shell_word(draft)
-            error.hint = (
-                f"edit the existing file {shown}, then run {again}; or pass a new name"
-            )
-            raise error from None
-        raise DraftWritten(Draft(Path(draft), problems, again)) from error
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A draft of a mapping that was written in place of a manifest.
-
-    `problems` are the questions and the invalid cells; `again` is the command that uses the draft.
-    """
-
-    path: Path
-    problems: Sequence[str]
-    again: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the path of the draft, and the problems of the table."""
-        return {"draft": str(self.path), "problems": list(self.problems)}
-
-    def __str__(self) -> str:
-        return f"{self.path}: draft of the mapping; no manifest is written yet"
-
-    @property
-    def notes(self) -> list[str]:
-        """The problems of the table, and the next command."""
-        look = f"check the answers in {shell_word(self.path)}"
-        return [*self.problems, f"next: {look}, then run {self.again}"]
-
-
-class DraftWritten(FixInput):
-    """A table has open questions, and a draft of its mapping was written."""
-
-    def __init__(self, draft: Draft) -> None:
-        super().__init__(str(draft), details=draft.problems)
-        self.draft = draft
+            error.details += (ways,)
+        raise
 
 
 # --- The manifest ---
@@ -302,11 +227,9 @@ def _manifest(
     is_linked = any(_is_file(folder / video) for video in videos)
     of_files = paths[0].stem if len(paths) == 1 else name
     header = Header(
-        mapping.dataset or of_files,
+        of_files,
         mapping.known_concepts,
         films=NO_FILMS if mapping.films else "",
-        licence=mapping.licence,
-        citation=mapping.citation,
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=tuple(map(source_file, paths)),
     )
@@ -384,7 +307,7 @@ def _imported(
     for name in table.cells:
         if name in targets and name not in used:
             warnings.append(
-                f"the column {name!r} of the table is not imported, because the mapping sets {name}"
+                f"the column {name!r} of the table is not imported, because an option sets {name}"
                 " in a different way"
             )
     folder = manifest.header.video_root
@@ -441,25 +364,3 @@ def _words(target: str, mapping: TableMapping, table: TableCells) -> list[str]:
     for column in mapping.sources(target):
         words.update(dict.fromkeys(filter(None, table.column(column))))
     return [*words]
-
-
-def complete_mapping(mapping: TableMapping, table: TableCells) -> TableMapping:
-    """Return the mapping with all columns and words that were used, stated or not."""
-    columns: dict[str, str] = {}
-    for target, source in source_columns(table, mapping).items():
-        is_made = target == "clip_id" and mapping.id
-        if target == source and target in (*CLIP_COLUMNS, "annotator", "movie_title"):
-            columns |= {} if is_made else {target: target}
-    levels = {}
-    for word in _words("level", mapping, table):
-        level = mapping.level(word)
-        if level and level != word:
-            levels[word] = level
-    meanings = {}
-    for cell in _words("concepts", mapping, table):
-        for word in mapping.parts(cell):
-            concept = mapping.concept(word)
-            if concept and concept != word:
-                meanings[word] = concept
-    read_by_itself = TableMapping(columns=columns, levels=levels, concepts=meanings)
-    return read_by_itself.joined(mapping)

@@ -37,7 +37,7 @@ from obygaze_features.manifest.adapters.table_cells import (
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
     TableMapping,
-    choose_mapping,
+    mapping_of_options,
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells, read_tables
 from obygaze_features.manifest.adapters.table_times import (
@@ -221,7 +221,7 @@ def join(
             hint="remove one of the two",
         )
     source = source_file(csv)
-    mapping, typed = choose_mapping(csv, None, columns or {}, words or {}, sheet=sheet)
+    mapping = mapping_of_options(columns or {}, words or {}, sheet=sheet)
     read = read_tables([csv], mapping)
     cells: Cells = {}
     for target, column in source_columns(read, mapping).items():
@@ -231,7 +231,7 @@ def join(
     n_before = read.n_problems
     likely = _ask_answers(cells, read)
     n_asked = read.n_problems - n_before
-    line = shell_line([*command, *typed.joined(likely).typed()])
+    line = shell_line([*command, *mapping.joined(likely).typed()])
     _check_columns(cells, key, read, mapping, n_asked, line)
     rows_of_id = _rows_of_ids(cells, key, csv)
     n_without_id = len(rows_of_id.pop("", ()))

@@ -1,24 +1,15 @@
-"""Map the columns and words of a table to those of a manifest, by options or a TOML file.
-
-`--map level=Urteil --word ja=S` is the same as `level = "Urteil"` under `[columns]` and `ja = "S"`
-under `[levels]` in the file that `--mapping` reads and `--write-mapping` writes.
-"""
+"""Map the columns and words of a table to those of a manifest: `--map level=Urteil --word ja=S`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.file_names import compose_accents
-from obygaze_features.core.files import is_workbook, require_file
-from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.unknown_words import (
     UNKNOWN,
@@ -28,8 +19,7 @@ from obygaze_features.core.unknown_words import (
 from obygaze_features.manifest.adapters.table_times import SHORT_TIMES
 from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
-from obygaze_features.manifest.io import toml_lines
-from obygaze_features.manifest.model import LEVELS, NO_FILMS
+from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
@@ -51,7 +41,7 @@ OF_WORDS = ("levels", "concepts", "answers")
 # A part of the form of ids: a column, and the number of digits of its number.
 PART_OF_ID = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 
-Words = Mapping[str, Filled]
+Words = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -62,33 +52,25 @@ class TableMapping:
     `coders` maps the columns of each annotator: `ada` is the column of the level, `ada:concepts`
     the column of the concepts. `id` is the template for ids that are made from columns. `films` is
     "none" if the table states no films. `times` is the format of 1:05 (m:ss or h:mm). `separator`
-    separates concepts, by default `|`. `no_value` lists the words of a column of the table that
-    mean an empty cell, separated by commas. `levels` and `concepts` have the meanings of words: `?`
-    is no level or no concept, several concepts are joined with `|`, and a modality makes the word a
+    separates concepts, by default `|`. `levels` and `concepts` have the meanings of words: `?` is
+    no level or no concept, several concepts are joined with `|`, and a modality makes the word a
     new concept of this modality. `answers` has the words of other columns: `?` is not known, and a
     word such as NA that means itself is an answer. `rule` makes one label per clip where annotators
     differ. `orders` lists the words of columns from the lowest to the highest, separated by commas.
     """
 
-    sheet: Filled = ""
-    header_row: Annotated[int, Meta(ge=1)] | None = None
-    id: Filled = ""
-    films: Annotated[str, one_of((NO_FILMS,))] = ""
-    times: Annotated[str, one_of(SHORT_TIMES)] = ""
-    separator: Filled = ""
-    rule: Filled = ""
-    dataset: Filled = ""
-    licence: Filled = ""
-    citation: Filled = ""
+    sheet: str = ""
+    id: str = ""
+    films: str = ""
+    times: str = ""
+    separator: str = ""
+    rule: str = ""
     columns: Words = field(default_factory=dict)
     coders: Words = field(default_factory=dict)
-    levels: Mapping[str, Annotated[str, one_of((*LEVELS, UNKNOWN))]] = field(
-        default_factory=dict
-    )
+    levels: Words = field(default_factory=dict)
     concepts: Words = field(default_factory=dict)
-    answers: Words = field(default_factory=dict)
     orders: Words = field(default_factory=dict)
-    no_value: Words = field(default_factory=dict)
+    answers: Words = field(default_factory=dict)
 
     def level(self, word: str) -> str | None:
         """Return the level of a word, "" if it means no level, or None if it is unknown."""
@@ -212,17 +194,6 @@ class TableMapping:
             words += ["--word", f"{word}={BAR.join(dict.fromkeys(of_word))}"]
         return words
 
-    def toml(self, comments: Iterable[str] = ()) -> str:
-        """Return the mapping as the text of a file, below comments."""
-        lines = [f"# {comment}" for comment in comments]
-        tables = []
-        for name, value in self.filled().items():
-            if isinstance(value, Mapping):
-                tables += ["", f"[{name}]", *toml_lines(value)]
-            else:
-                lines += toml_lines({name: value})
-        return "\n".join([*lines, *tables, ""]).lstrip("\n")
-
 
 def _meaning(
     word: str,
@@ -254,22 +225,11 @@ def _without_unknown(meaning: str) -> str:
     return "" if meaning == UNKNOWN else meaning
 
 
-def read_mapping(path: Path) -> TableMapping:
-    """Return the mapping in a TOML file, or raise one error of all its violations."""
-    require_file(path)
-    document = read_toml(path.read_bytes(), str(path))
-    mapping = record_of(document, TableMapping, "the mapping is not valid")
-    for word, problem in _wrong_words(mapping.concepts, mapping).items():
-        document.add(f"concepts.{word}", problem)
-    document.raise_if_any("the mapping is not valid")
-    return mapping
-
-
-def _wrong_words(meanings: Mapping[str, str], mapping: TableMapping) -> dict[str, str]:
+def _wrong_words(mapping: TableMapping) -> dict[str, str]:
     """Return a sentence for each word that is mapped to an unknown concept."""
     known = {*mapping.known_concepts, *MODALITIES, UNKNOWN}
     wrong = {}
-    for word, meaning in meanings.items():
+    for word, meaning in mapping.concepts.items():
         for name in meaning.split(BAR):
             if name not in known:
                 wrong[word] = (
@@ -279,23 +239,10 @@ def _wrong_words(meanings: Mapping[str, str], mapping: TableMapping) -> dict[str
     return wrong
 
 
-def choose_mapping(
-    table: Path,
-    given: TableMapping | str | Path | None,
-    columns: Mapping[str, str],
-    words: Mapping[str, str],
-    **options: Any,
-) -> tuple[TableMapping, TableMapping]:
-    """Return the mapping of a table, and the part of it that was typed as options.
-
-    Options take precedence over the file.
-    """
-    mapping = read_mapping(Path(given)) if isinstance(given, str | Path) else given
-    if mapping is None:
-        mapping = TableMapping()
-    if not is_workbook(table):
-        # The same mapping may be used for a spreadsheet and for text.
-        mapping = replace(mapping, sheet="")
+def mapping_of_options(
+    columns: Mapping[str, str], words: Mapping[str, str], **options: Any
+) -> TableMapping:
+    """Return the mapping that is typed as options, such as `--map` and `--word`."""
     # A typed column may have its accents as separate characters.
     sources = {target: compose_accents(column) for target, column in columns.items()}
     filled = {name: value for name, value in options.items() if value}
@@ -324,7 +271,7 @@ def choose_mapping(
             of_levels[word] = BAR.join(levels) or UNKNOWN
         if names or UNKNOWN in parts:
             of_concepts[word] = BAR.join(names) or UNKNOWN
-    typed = TableMapping(
+    mapping = TableMapping(
         columns=sources,
         coders=coders,
         levels=of_levels,
@@ -332,8 +279,7 @@ def choose_mapping(
         answers=answers,
         **filled,
     )
-    joined = mapping.joined(typed)
-    wrong = _wrong_words(typed.concepts, joined)
+    wrong = _wrong_words(mapping)
     for word, level in of_levels.items():
         if level not in (*LEVELS, UNKNOWN):
             wrong[word] = f"expected one level, got {level!r}"
@@ -344,7 +290,7 @@ def choose_mapping(
             f"--word {shown}: expected a level or a concept, got {meaning!r}",
             hint=f"use one of {', '.join(LEVELS)}, or {UNKNOWN} for not known; {problem}",
         )
-    return joined, typed
+    return mapping
 
 
 def check_times(times: str) -> str:

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.core.unknown_words import UnknownWords
@@ -20,7 +20,6 @@ from obygaze_features.manifest.adapters.table_mapping import (
     COUNT,
     TableMapping,
 )
-from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import NAME_COLUMN, TARGETS
 
@@ -96,7 +95,6 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             content="clips",
             sheet=mapping.sheet,
             assume_sheet=True,
-            header_row=mapping.header_row,
             # A comma in these columns is not a decimal comma: 1,2 are two concepts.
             texts=(*mapping.sources("concepts"), *mapping.sources(TITLE)),
             as_written=as_written,
@@ -142,15 +140,6 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
         cells[ANNOTATOR] = [
             row.cells.get(ANNOTATOR, of_files[row.violations.path]) for row in rows
         ]
-    for column, listed in mapping.no_value.items():
-        if column not in cells:
-            raise FixInput(
-                f"unknown column in [no_value] of the mapping: {column!r}{near(column, cells)}"
-            )
-        listed_words = {plain_value(one.strip(), column) for one in listed.split(",")}
-        for place, cell in enumerate(cells[column]):
-            if plain_value(cell, column) in listed_words:
-                cells[column][place] = ""
     # A word of a level, such as unclear=?, may be an answer in other columns.
     of_labels: list[str] = []
     for target in ("level", "concepts"):

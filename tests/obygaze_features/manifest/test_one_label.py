@@ -413,21 +413,6 @@ def test_what_is_filled_in_by_hand_is_decided(tmp_path: Path) -> None:
     assert label_of(read([table, more]).manifest["c3"])[4] == "rating|Body"
 
 
-def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> None:
-    expected = by_columns(tmp_path, "highest")
-    mapping = tmp_path / "used.toml"
-    table = tmp_path / "t.csv"
-    read(table, CODERS, rule="highest", orders=ORDERS, write_mapping=mapping)
-    text = mapping.read_text()
-    assert 'rule = "highest"\n' in text
-    assert '\n[orders]\nmood = "calm,tense"\n' in text
-    assert '\n[coders]\nada = "level of ada"\n"ada:concepts" = ' in text
-    assert read(table, mapping=mapping).manifest == expected
-    # An option takes the place of what the mapping says.
-    by_ben = read(table, mapping=mapping, rule="by:ben").manifest
-    assert [label_of(clip) for clip in by_ben] == labels_of("by:ben")
-
-
 def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> None:
     rows = []
     for clip, ada, ben in (("c1", "S", "EN"), ("c2", "S", ""), ("c3", "", "")):

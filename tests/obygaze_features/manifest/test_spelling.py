@@ -105,15 +105,6 @@ def _of_levels(folder: Path) -> set[str]:
     return {"1" for word in ONE if TableMapping(levels={"1.0": "S"}).level(word) == "S"}
 
 
-def _of_no_value(folder: Path) -> set[str]:
-    rows = [f"c{number},lake,{word}" for number, word in enumerate((*ONE, "2"))]
-    path = table_of(folder, "clip_id,movie_id,mood", *rows)
-    mapping = folder / "t.toml"
-    mapping.write_text('[no_value]\nmood = "0, 1.0"\n', "utf-8")
-    read = csv_table.read(path, mapping=mapping).manifest
-    return {"1"} if moods_of(read) == [*[""] * len(ONE), "2"] else set()
-
-
 def _of_groups(folder: Path) -> set[str]:
     name_of = GroupNames(["mood"])
     return {*frozenset().union(*(name_of({"mood": word}) for word in ONE))}
@@ -130,8 +121,7 @@ DOORS = {
     "tiers of ELAN": _of_tiers,
     "expressions": _of_expressions,
     "--order": _of_orders,
-    "the words of a mapping": _of_levels,
-    "no_value of a mapping": _of_no_value,
+    "--word": _of_levels,
     "groups of captions": _of_groups,
     "things of captions": _of_things,
 }
@@ -156,14 +146,13 @@ def test_a_manifest_that_was_edited_by_hand_has_each_word_once(tmp_path: Path) -
     assert moods_of(read_manifest(tmp_path / "m.toml")) == ["Calm"] * 3
 
 
-MARKS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-
-
 def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
-    path = tmp_path / "marks.csv"
-    rows = ("lake,Ada,0,24,S,Gun", "lake,ada,50,74,HN,gun|look", "lake,Ada,80,90,S,Gun")
-    path.write_text(MARKS + "".join(f"{row},25\n" for row in rows), "utf-8")
-    marks = read_marks([path])
+    rows = (
+        *("lake,0,1,concepts,Gun,Ada", "lake,2,3,concepts,gun|look,ada"),
+        "lake,4,5,concepts,Gun,Ada",
+    )
+    header = "movie_id,start_s,end_s,column,value,annotator"
+    marks = read_marks([table_of(tmp_path, header, *rows)])
     assert {mark.annotator for mark in marks} == {"Ada"}
     said = {mark.value for mark in marks if mark.column == "concepts"}
     assert said == {"Gun", "Look"}

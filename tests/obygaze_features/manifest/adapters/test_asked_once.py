@@ -74,13 +74,6 @@ def test_a_workbook_of_two_sheets_and_two_people(tmp_path: Path) -> None:
     ]
     people = read_manifest("t", workspace=tmp_path).annotators
     assert people == ("Ada", "Ben")
-    # The mapping of this table also reads a workbook whose sheet has a different name.
-    words = ("manifest", "import", "t.xlsx", "--write-mapping", "m.toml")
-    call_obygaze(*words, cwd=tmp_path).ok()
-    write_workbook(tmp_path / "u.xlsx", {"Clips 2": clips})
-    words = ("manifest", "import", "u.xlsx", "--mapping", "m.toml")
-    call_obygaze(*words, cwd=tmp_path).ok()
-    assert len(read_manifest("u", workspace=tmp_path)) == 4
 
 
 def test_semicolons_decimal_commas_own_words_and_totals(tmp_path: Path) -> None:

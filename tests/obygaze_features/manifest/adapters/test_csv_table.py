@@ -5,35 +5,19 @@ from typing import Any
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import SAVE_AS
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
-from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
 from obygaze_features.manifest.io import read_manifest, rows_to_csv
 from obygaze_features.manifest.model import Manifest
 
-MAPPING = """
-dataset = "film-club"
-separator = ","
-licence = "CC-BY-4.0"
-
-[columns]
-clip_id = "shot"
-movie_id = "=tt99"
-level = "verdict"
-concepts = "tags"
-"fold:club" = "group"
-
-[levels]
-oui = "S"
-non = "EN"
-
-[concepts]
-"regard" = "Look"
-"lumiere" = "Lighting"
-Lighting = "visual"
-"""
+COLUMNS = {
+    **{"clip_id": "shot", "movie_id": "=tt99", "level": "verdict", "concepts": "tags"},
+    **{"fold:club": "group", "separator": ","},
+}
+WORDS = {"oui": "S", "non": "EN", "regard": "Look", "lumiere": "Lighting"}
+WORDS |= {"Lighting": "visual"}
 TABLE = """shot;verdict;tags;group;start_s;end_s;remark
 a1;oui;regard, Lighting ,Body;0;1;2.5;"x;y"
 a2;non;;1;;;
@@ -42,38 +26,31 @@ a4;S;;;;;
 """
 
 
-def write(folder: Path, table: str = TABLE, mapping: str = MAPPING) -> list[Path]:
-    paths = [folder / "table.csv", folder / "map.toml"]
-    for path, text in zip(paths, (table, mapping), strict=True):
-        path.write_text(text, encoding="utf-8")
-    return paths
+def write(folder: Path, table: str = TABLE) -> Path:
+    path = folder / "table.csv"
+    path.write_text(table, encoding="utf-8")
+    return path
 
 
-def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> None:
-    table, mapping = write(tmp_path)
-    written = tmp_path / "used.toml"
-    first = read(table, mapping=mapping, write_mapping=written)
-    used = read_mapping(written)
-    times = {"start_s": "start_s", "end_s": "end_s"}
-    assert used.columns == read_mapping(mapping).columns | times
-    # With the words of the table that the program knows by itself.
-    assert used.levels == {"oui": "S", "non": "EN", "Hard Neg": "HN"}
-    concepts = {"regard": "Look", "lumiere": "Lighting", "Lighting": "visual"}
-    assert used.concepts == concepts
-    assert (used.separator, used.licence) == (",", "CC-BY-4.0")
-    assert read(table, mapping=written).manifest == first.manifest
-    # Written again it is the same file; another one is not replaced.
-    read(table, mapping=written, write_mapping=written)
-    with pytest.raises(AlreadyThere) as caught:
-        read(table, {"scene": "=1"}, mapping=mapping, write_mapping=written)
-    assert caught.value.hint == "choose another name, or delete the file"
+def test_columns_and_words_are_those_that_are_typed(tmp_path: Path) -> None:
+    manifest = read(write(tmp_path), COLUMNS, words=WORDS).manifest
+    found = [(clip.clip_id, clip.level, clip.concepts) for clip in manifest]
+    # The table has a word that the program knows by itself.
+    assert found == [
+        ("a1", "S", ("Look", "Lighting", "Body")),
+        ("a2", "EN", ()),
+        ("a3", "HN", ("Lighting",)),
+        ("a4", "S", ()),
+    ]
+    assert manifest.header.concepts["Lighting"] == "visual"
+    assert [clip.fold("club") for clip in manifest] == [0, 1, None, None]
 
 
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     rows = "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n"
-    table, mapping = write(tmp_path, rows)
+    table = write(tmp_path, rows)
     with pytest.raises(FixInput) as caught:
-        read(table, mapping=read_mapping(mapping))
+        read(table, COLUMNS, words=WORDS)
     problems = (
         f"{table}:2: column 'verdict': unknown level 'yes'",
         f"{table}:2: column 'tags': unknown concept 'sun'; likely answer: --word sun=visual",
@@ -112,17 +89,6 @@ Amélie 2;Le fabuleux destin;1:00:00,25;3600,75;HN;;\r
 EXCEL_COLUMNS = {"clip_id": "Clip", "movie_id": "Film"} | {
     **{"start_s": "Start", "end_s": "Ende", "level": "Stufe"}
 }
-
-
-def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
-    wrong = (
-        'colums = {}\nid = 3\nsheet = ""\n[columns]\na = 1\n[levels]\nyes = "Sure"\n'
-    )
-    _, path = write(tmp_path, mapping=wrong)
-    with pytest.raises(FixInput) as caught:
-        read_mapping(path)
-    named = {line.split(": ")[1] for line in caught.value.details}
-    assert named == {"colums", "id", "sheet", "columns.a", "levels.yes"}
 
 
 @pytest.mark.parametrize("annotators", [("",), ("ada", "Bén")])
@@ -223,24 +189,6 @@ def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> N
             read(tmp_path / "t.csv", films="none", **options)  # type: ignore[arg-type]
 
 
-def test_words_that_are_no_value_are_read_as_empty_cells(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text(WITHOUT_FILMS.replace("HN", "?"))
-    mapping = tmp_path / "mine.toml"
-    mapping.write_text(
-        'films = "none"\n[columns]\nclip_id = "nr"\n'
-        '[no_value]\nGewalt = "?, n/a"\nlevel = "?"\n'
-    )
-    written = tmp_path / "written.toml"
-    manifest = read(table, mapping=mapping, write_mapping=written).manifest
-    assert [clip.extra["Gewalt"] for clip in manifest] == ["stark", "", ""]
-    assert [clip.level for clip in manifest] == ["S", "EN", ""]
-    assert read(table, mapping=written).manifest.clips == manifest.clips
-    mapping.write_text(mapping.read_text().replace("Gewalt", "Gewal"))
-    with pytest.raises(FixInput, match=r"'Gewal' \(did you mean 'Gewalt'\?\)"):
-        read(table, mapping=mapping)
-
-
 def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     table = tmp_path / "excel.csv"
     table.write_bytes(b"\xef\xbb\xbf" + EXCEL.encode())
@@ -319,9 +267,7 @@ def test_a_column_whose_name_is_taken_is_said_to_be_left_out(tmp_path, column, o
     table = tmp_path / "t.csv"
     table.write_text("clip_id,movie_id,level,Ada,Ben\na,lake,EN,S,S\n", "utf-8")
     (warning,) = read(table, **options).warnings
-    sentence = (
-        f"the column {column!r} of the table is not imported, because the mapping"
-    )
+    sentence = f"the column {column!r} of the table is not imported, because an option"
     assert warning == f"{sentence} sets {column} in a different way"
 
 
@@ -349,9 +295,8 @@ def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
 @pytest.mark.parametrize("word", ["Élise", "«mot»"])
 def test_a_word_that_may_be_of_another_encoding_is_not_read(tmp_path, encoding, word):
     data = f"clip_id;film\na;{word}\n".encode(encoding, errors="replace")
-    options = ("--map", "movie_id=film", "--write-mapping", "m.toml")
+    options = ("--map", "movie_id=film")
     assert imported(tmp_path, data, *options)[-1] == f"  Try: {SAVE_AS}"
-    assert not (tmp_path / "m.toml").exists()
 
 
 def test_a_problem_of_many_rows_is_one_line_with_its_first_row(tmp_path: Path) -> None:
@@ -363,35 +308,6 @@ def test_a_problem_of_many_rows_is_one_line_with_its_first_row(tmp_path: Path) -
     rows = rows.replace("oui", "S,,")
     ragged = imported(tmp_path, f"clip_id,movie_id,level\n{rows}".encode())
     assert "expected 3 cells as in the header, got 5 (40 times)" in ragged[0]
-
-
-def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
-    data = b"clip_id,movie_id,level\nc1,m,ja\n"
-    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
-    assert lines[0] == "m.toml: draft of the mapping; no manifest is written yet"
-    assert "unknown level 'ja'" in lines[1]
-    assert '[levels]\nja = "S"\n' in (tmp_path / "m.toml").read_text("utf-8")
-    assert not (tmp_path / "manifests").exists()
-    # It is read as it was written.
-    (line,) = imported(tmp_path, data, "--mapping", "m.toml")
-    assert line == "manifests/t.toml: 1 clip of 1 film (S 1)"
-    # What a person wrote into it stays.
-    (tmp_path / "m.toml").write_text("# mine\n")
-    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
-    again = "obygaze manifest import t.csv -o t --mapping m.toml; or pass a new name"
-    assert lines[-1] == f"  Try: edit the existing file m.toml, then run {again}"
-    assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
-
-
-def test_a_mapping_that_was_written_is_named_also_if_the_import_is_refused(tmp_path):
-    data = b"clip_id,movie_id,level\nc1,m,S\n"
-    named = "m.toml: the mapping of this table"
-    assert named in imported(tmp_path, data, "--write-mapping", "m.toml")
-    (tmp_path / "m.toml").unlink()
-    more = data + b"c2,m,S\n"
-    lines = imported(tmp_path, more, "--write-mapping", "m.toml")
-    assert lines[0] == named and lines[-1].endswith("replace it with --force")
-    assert (tmp_path / "m.toml").exists()
 
 
 TOTALS = (
@@ -455,7 +371,7 @@ def spans(manifest: Manifest) -> list[tuple[float | None, float | None]]:
         ("h:mm", [(0.0, 3900.0), (3900.0, 7830.0)]),
     ],
 )
-def test_a_mapping_says_what_a_time_of_two_numbers_is(tmp_path, times, expected):
+def test_an_option_says_what_a_time_of_two_numbers_is(tmp_path, times, expected):
     path = table_of(tmp_path, CLOCKS)
     with pytest.raises(FixInput) as caught:
         read(path)
@@ -466,11 +382,10 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(tmp_path, times, expected)
     assert ends.startswith(f"{path}:2: column 'end_s': {said}")
     typed = f"obygaze manifest import {path} -o t --map times=m:ss"
     assert caught.value.hint == typed
-    assert spans(read(path, mapping=TableMapping(times=times)).manifest) == expected
     assert spans(read(path, {"times": times}).manifest) == expected
     # Three numbers are hours, whatever two are.
     long = table_of(tmp_path, LONG_CLOCKS)
-    assert spans(read(long, mapping=TableMapping(times=times)).manifest) == [(0, 65)]
+    assert spans(read(long, {"times": times}).manifest) == [(0, 65)]
 
 
 def test_the_clips_of_a_film_are_counted_once_for_all_annotators(tmp_path) -> None:
@@ -500,19 +415,13 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(tmp_path) -> No
 
 
 def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
-    words = '[concepts]\n"mise" = "Look|Clothing"\n"robe" = "Clothing"\n'
-    mapping = table_of(tmp_path, words, "m.toml")
+    words = {"mise": "Look|Clothing", "robe": "Clothing"}
     path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,robe|mise\n")
-    written = tmp_path / "written.toml"
-    for given in (mapping, written):
-        manifest = read(path, mapping=given, write_mapping=written).manifest
-        assert manifest.clips[0].concepts == ("Clothing", "Look")
-    ids = {name: name for name in ("clip_id", "movie_id")}
-    assert ids.items() <= read_mapping(written).columns.items()
-    wrong = table_of(tmp_path, '[concepts]\n"mise" = "Look|Cloth"\n', "w.toml")
-    with pytest.raises(FixInput) as caught:
-        read(path, mapping=wrong)
-    assert "concepts.mise: unknown concept 'Cloth', " in caught.value.details[0]
+    manifest = read(path, words=words).manifest
+    assert manifest.clips[0].concepts == ("Clothing", "Look")
+    with pytest.raises(FixUsage, match="unknown concept 'Cloth', ") as caught:
+        read(path, words={"mise": "Look|Cloth"})
+    assert "--word 'mise=Look|Cloth'" in caught.value.message
 
 
 def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
@@ -525,12 +434,11 @@ def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None
 
 
 def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(tmp_path) -> None:
-    words = '[levels]\n"s" = "EN"\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n'
-    words += '[concepts]\n"Licht" = "visual"\n"LICHT!" = "Body"\n"licht!" = "Look"\n'
-    mapping = table_of(tmp_path, words, "m.toml")
+    words = {"s": "EN", "ja": "S", "Oui": "S", "oui": "HN"}
+    words |= {"Licht": "visual", "LICHT!": "Body", "licht!": "Look"}
     rows = "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\n"
     path = table_of(tmp_path, f"{rows}c,f,Oui,Licht|licht!\nd,f,S,\ne,f,s,\n")
-    made = read(path, mapping=mapping)
+    made = read(path, words=words)
     clips = made.manifest.clips
     # A word of the vocabulary is what it is.
     assert [clip.level for clip in clips] == ["S", "HN", "S", "S", "EN"]
@@ -541,7 +449,7 @@ def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(tmp_path) 
     assert [clip.concepts for clip in clips[:3]] == [licht, licht, (*licht, "Look")]
     unknown = table_of(tmp_path, "clip_id,movie_id,level\na,f,OUI\n", "u.csv")
     with pytest.raises(FixInput) as caught:
-        read(unknown, mapping=mapping)
+        read(unknown, words=words)
     assert "unknown level 'OUI'" in caught.value.details[0]
 
 
