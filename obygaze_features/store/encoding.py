@@ -51,9 +51,14 @@ def encode_file(array: Array, rows: Values) -> tuple[Bytes, bytes]:
         array: The array or the column of the table of rows.
         rows: All rows of the file. Texts are an array of `np.dtypes.StringDType`.
     """
+    import zarr
+
     files: dict[str, Any] = {}
-    group = _new_group(files, {})
-    _new_array(group, array, len(rows))[:] = rows
+    # One batch is twice as fast as a batch for each chunk.
+    batch = {"codec_pipeline.batch_size": array.chunks_of_a_file}
+    with zarr.config.set(batch):
+        group = _new_group(files, {})
+        _new_array(group, array, len(rows))[:] = rows
     buffer = files[array.file_name(0)]
     data: Bytes = buffer.as_numpy_array().view(np.uint8)
     if array.is_text:

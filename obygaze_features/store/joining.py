@@ -41,7 +41,8 @@ from obygaze_features.store.rows import FAILED, OK, Row
 
 # The sign between the names of the stores of a join.
 PLUS = "+"
-# The only array of a join, and its type: each float16 is exactly a float32.
+# The array of a join of which each part names its array, and the array that is read by default if
+# the parts have different ones. The type of all arrays: each float16 is exactly a float32.
 JOINED_ARRAY = "clip"
 JOINED_DTYPE = "float32"
 DTYPES_OF_PARTS = ("float16", JOINED_DTYPE)
@@ -58,20 +59,38 @@ class JoinedPart:
         name: The name of the store in results and errors.
         store: The store.
         typed: The part as it was typed, without secrets, with `:ARRAY` if an array is named.
-        named_array: The array in `typed`; "" for the default array.
+        named_array: The array in `typed`; "" if none is named.
+        default_array: The array of the join that is read if none is named.
     """
 
     name: str
     store: Store
     typed: str
     named_array: str = ""
+    default_array: str = ""
 
-    @cached_property
+    @property
+    def vectors(self) -> list[str]:
+        """The arrays of the store with one vector of float16 or float32 per clip."""
+        names = []
+        for name in self.store.feature_arrays:
+            array = self.store.array(name)
+            if len(array.shape) == 1 and array.dtype in DTYPES_OF_PARTS:
+                names.append(name)
+        return names
+
+    @property
     def array(self) -> Array:
-        """The array; raise an error unless it has one vector of float16 or float32 per clip."""
-        array = self.store.array(self.named_array or self.store.default_array)
-        is_vector = array.name in self.store.feature_arrays and len(array.shape) == 1
-        if not is_vector or array.dtype not in DTYPES_OF_PARTS:
+        """The array that is read by default."""
+        return self.array_of(self.default_array)
+
+    def array_of(self, name: str) -> Array:
+        """Return the array that is read as the array `name` of the join.
+
+        Raise an error unless it has one vector of float16 or float32 per clip.
+        """
+        array = self.store.array(self.named_array or name)
+        if array.name not in self.vectors:
             raise FixUsage(
                 f"expected one vector of {' or '.join(DTYPES_OF_PARTS)} per clip in each part of a"
                 f" join, got the array {array.name!r}: {list(array.shape)} of {array.dtype}",
@@ -82,14 +101,42 @@ class JoinedPart:
 
     @property
     def width(self) -> int:
-        """The width of the vectors of this part."""
+        """The width of the vectors that are read by default."""
         return self.array.shape[0]
 
     @property
-    def order(self) -> tuple[str, str, str]:
-        """The key by which parts are sorted, whatever the order in which the user typed them."""
-        recipe = self.store.recipe
-        return (recipe.title, recipe.fingerprint, self.array.name)
+    def key(self) -> tuple[str, str]:
+        """The fingerprint of the store and the array, which differ between parts."""
+        return self.store.fingerprint, self.array.name
+
+
+def arrays_of_join(parts: Sequence[JoinedPart]) -> list[str]:
+    """Return the names of the arrays of a join, the default array first.
+
+    These are the arrays that all parts have which name none. If all parts name one, the join has
+    only the array `clip`. Raise an error if the parts have no array of one name.
+    """
+    unnamed = [part for part in parts if not part.named_array]
+    if not unnamed:
+        return [JOINED_ARRAY]
+    others = [set(part.vectors) for part in unnamed[1:]]
+    common = [name for name in unnamed[0].vectors if all(name in one for one in others)]
+    defaults = {part.store.default_array for part in unnamed}
+    first = defaults.pop() if len(defaults) == 1 else JOINED_ARRAY
+    if first in common:
+        others_of_join = [name for name in common if name != first]
+        return [first, *others_of_join]
+    if len(common) == 1:
+        return common
+    arrays = [f"{part.name} has {few(part.vectors) or 'none'}" for part in unnamed]
+    typed = []
+    for part in parts:
+        array = part.named_array or (part.vectors or [part.store.default_array])[0]
+        typed.append(f"{part.typed.removesuffix(f':{array}')}:{array}")
+    raise FixUsage(
+        f"no array has one name in all parts of the join: {'; '.join(arrays)}",
+        hint=f"name the array of each part, such as {PLUS.join(typed)}",
+    )
 
 
 def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
@@ -110,26 +157,30 @@ def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
 class JoinedStore(Store):
     """Several stores that are read as one, with the vectors of each clip side by side.
 
-    Parts are sorted by their recipes. The rows and their numbers come from the first part that
-    states films, or else from the first part. A row has features if all parts have features of its
-    clip.
+    The rows and their numbers come from the first part that states films, or else from the first
+    part. A row has features if all parts have features of its clip.
 
     Args:
-        parts: The stores, in any order.
+        parts: The stores, in the order of their columns.
     """
 
     def __init__(self, parts: Sequence[JoinedPart]) -> None:
-        self.parts = tuple(sorted(parts, key=lambda part: part.order))
+        names = arrays_of_join(parts)
+        self.parts = tuple(replace(part, default_array=names[0]) for part in parts)
         _check_parts(self.parts)
         # The films of a store are read only until a part states some.
         with_films = (store for store in self.stores if store.table.films)
         first = next(with_films, self.parts[0].store)
         self.width = sum(part.width for part in self.parts)
         recipe = joined_recipe(self.parts)
-        seals = [(part.store.seal, part.array.name) for part in self.parts]
+        seals = sorted((part.store.seal, part.array.name) for part in self.parts)
+        arrays = []
+        for name in names:
+            width = sum(part.array_of(name).shape[0] for part in self.parts)
+            arrays.append(Array.of(name, JOINED_DTYPE, (width,)))
         record = msgspec.structs.replace(
             first.record,
-            arrays=(Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,)),),
+            arrays=tuple(arrays),
             recipe=recipe.to_json(),
             fingerprint=recipe.fingerprint,
             # A join has no history of its own.
@@ -145,14 +196,31 @@ class JoinedStore(Store):
     def with_arrays(self, array_of: Mapping[str, str]) -> Self:
         """Return a copy in which the parts that name no array get those of `array_of`.
 
-        `array_of` has names of arrays, by names of parts. A part that names no array and is not in
-        `array_of` gets its default array.
+        `array_of` has names of arrays, by names of parts.
         """
         parts = []
         for part in self.parts:
             array = part.named_array or array_of.get(part.name, "")
             parts.append(replace(part, named_array=array))
         return type(self)(parts)
+
+    def in_order_of(self, wanted: Sequence[tuple[str, str]]) -> Self:
+        """Return the join with its parts in another order.
+
+        Args:
+            wanted: The fingerprint and the array of each part. If a part of the join has none of
+                these fingerprints, the order stays.
+        """
+        rest = list(self.parts)
+        ordered = []
+        for fingerprint, array in wanted:
+            of_recipe = [part for part in rest if part.store.fingerprint == fingerprint]
+            of_array = [part for part in of_recipe if part.named_array in ("", array)]
+            if not of_recipe:
+                return self
+            ordered.append((of_array or of_recipe)[0])
+            rest.remove(ordered[-1])
+        return type(self)([*ordered, *rest])
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -246,7 +314,8 @@ class JoinedStore(Store):
             return np.ones(len(rows), np.bool_)
         of_parts = []
         for part, numbers in self._rows_of_parts(rows):
-            of_parts.append(part.store.has_words(part.array.name, numbers))
+            name = part.array_of(array).name
+            of_parts.append(part.store.has_words(name, numbers))
         return np.asarray(np.any(of_parts, axis=0))
 
     def _rows_of_parts(self, rows: Rows) -> list[tuple[JoinedPart, Rows]]:
@@ -268,8 +337,9 @@ class JoinedStore(Store):
         firsts = []
         for part, numbers in self._rows_of_parts(rows):
             known = numbers >= 0
-            columns = slice(first, first + part.width)
-            values[known, columns] = part.store.read(part.array, numbers[known])
+            of_part = part.array_of(array.name)
+            columns = slice(first, first + of_part.shape[0])
+            values[known, columns] = part.store.read(of_part, numbers[known])
             firsts.append(first)
             first = columns.stop
         values[np.isnan(values[:, firsts]).any(axis=1)] = np.nan
@@ -344,8 +414,7 @@ def _check_parts(parts: Sequence[JoinedPart]) -> None:
                 f"expected a store as part of a join, got the join {part.name}: {where}",
                 hint="pass each store of the join, with + between",
             )
-        _, fingerprint, array = part.order
-        other = part_of_key.setdefault((fingerprint, array), part)
+        other = part_of_key.setdefault(part.key, part)
         if other is not part:
             raise FixUsage(
                 f"{part.typed} and {other.typed} have the same recipe and array",
@@ -386,8 +455,9 @@ def open_store(
 ) -> Store:
     """Open a feature store; only one small file is read, whatever the size of the store.
 
-    `seen+heard` is a join: it is read as a store whose only array, `clip`, has the vectors of both
-    stores side by side. In a join, `seen:pooled` means the array `pooled` of the store `seen`.
+    `seen+heard` is a join: it is read as a store whose arrays have the vectors of both stores side
+    by side, in this order. It has the arrays that both stores have. `seen:pooled+heard:clip` names
+    the array of each; the array of the join is then called `clip`.
 
     Args:
         store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, several of these

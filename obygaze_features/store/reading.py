@@ -182,6 +182,10 @@ class Matrix:
     ) -> npt.NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
 
+    def __getitem__(self, places: Any) -> Any:
+        """Return rows or numbers of `values`, by their places as in NumPy."""
+        return self.values[places]
+
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))
         return short_repr(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import msgspec
 
 from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, ObygazeError, first_line
-from obygaze_features.core.workspace import EXPECTED, PathLike
+from obygaze_features.core.workspace import EXPECTED, PathLike, is_url
 from obygaze_features.store.decoding import DAMAGE
 from obygaze_features.store.encoding import zarr_documents
 from obygaze_features.store.files import Files, NoRanges
@@ -23,6 +24,8 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 
+# Bytes that are hashed to estimate how long the hash of a store takes.
+SAMPLE_BYTES = 2**22
 LENGTHS = "lengths"
 HASHES = "hashes"
 # The attributes of Zarr that other readers need. All other attributes are remarks.
@@ -72,6 +75,17 @@ class VerifyReport:
         except (ObygazeError, OSError, *DAMAGE) as error:
             self.add(name, first_line(error))
 
+    @property
+    def hash_time(self) -> str:
+        """How long the comparison of all bytes takes, in words, if the disk is fast enough."""
+        if is_url(self.location):
+            return f"reading {human(self.n_bytes)}"
+        sample = bytes(SAMPLE_BYTES)
+        begin = time.perf_counter()
+        hashlib.sha256(sample)
+        seconds = (time.perf_counter() - begin) * self.n_bytes / SAMPLE_BYTES
+        return f"in about {max(1, round(seconds))} s"
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; the key `whole` states whether no file has a problem."""
         return {**vars(self), "whole": not self.problems}
@@ -82,7 +96,10 @@ class VerifyReport:
         rows = ", ".join(f"{n} {status}" for status, n in self.counts.items())
         extent = "whole"
         if self.how == LENGTHS:
-            extent = "complete; pass --hash to compare the bytes too"
+            extent = (
+                f"the bytes were not compared (--hash compares them, {self.hash_time}); every"
+                " file has its length"
+            )
         seal = "the expected seal"
         if not self.is_expected:
             seal = "the publisher was not checked; pass --expect SEAL to do so\nseal"

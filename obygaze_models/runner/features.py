@@ -148,11 +148,9 @@ def read_store(
 ) -> Features:
     """Return the features of a store for the clips of a table."""
     if isinstance(store, JoinedStore):
-        arrays = {}
-        for part in store.parts:
-            if not part.named_array:
-                arrays[part.name] = choose_array(part.store, data.array)
-        store = store.with_arrays(arrays)
+        if not all(part.named_array for part in store.parts):
+            array = choose_array(store, data.array)
+            store = store.with_arrays({part.name: array for part in store.parts})
         data = replace(data, array=())
     array = choose_array(store, data.array)
     _check_shape(store, array, data, of_frames)

@@ -331,7 +331,7 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
 def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store]]:
     """Return each feature specification of a model with the store that it describes.
 
-    A model of joined stores has one specification for each of them, in the order of their recipes.
+    A model of joined stores has one specification for each of them, in the order of its training.
     The list is empty if `store` is a join and the model reads one store, if `store` is one store
     and the model reads a join, or if the two joins have different numbers of stores.
     """
@@ -505,6 +505,10 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
     Raise an error if the features differ from those with which the model was trained.
     """
     wanted = model.info.features
+    if isinstance(store, JoinedStore):
+        # A model reads the columns in the order of its training.
+        parts = [(part.fingerprint, part.array) for part in wanted.parts]
+        store = store.in_order_of(parts)
     pairs = _pairs(wanted, store)
     if not pairs or not all(_has_recipe(*pair) for pair in pairs):
         clips = store.record.manifest.name

@@ -106,7 +106,7 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
     row_of = {clip.clip_id: row for row, clip in enumerate(FILMS)}
     X = SENSES["seen"]
     if drawn.store == "joined":
-        X = np.concatenate([SENSES["heard"], SENSES["seen"]], axis=1)
+        X = np.concatenate([SENSES["seen"], SENSES["heard"]], axis=1)
     rows = [row_of[clip] for clip in found.clip_ids]
     own: Any = model.estimator
     if hasattr(own, "predict_proba"):

@@ -14,7 +14,7 @@ from stories.films import Row, features_of, labelled_clips
 from stories.results import the_result
 from stories.workspace import Workspace
 
-# Two parts that experiments know by their backbones, in the order of a joined row.
+# Two parts that experiments know by their backbones.
 HEARD, SEEN = "my-sound-model", "my-video-model"
 LACKING = 7
 UNREAD = 3
@@ -89,14 +89,14 @@ def test_stores_are_read_side_by_side(ws: Workspace) -> None:
     assert matrix.clip_ids.tolist() == clips
     assert str(matrix.reasons[lacking[0]]) == "missing: heard: not in the files"
     parts = []
-    for name in ("heard", "seen"):
+    for name in ("seen", "heard"):
         part = og.open_store(name, workspace=ws.folder)
         parts.append(part.matrix("clip", clips=clips).values)
     assert matrix.values.tobytes() == np.concatenate(parts, axis=1).tobytes()
-    # The order does not matter.
-    again = og.open_store("heard+seen:clip", workspace=ws.folder)
-    assert again.fingerprint == both.fingerprint
-    assert again.matrix(clips=clips).values.tobytes() == matrix.values.tobytes()
+    # The columns are in the order that is typed.
+    turned = og.open_store("heard+seen:clip", workspace=ws.folder)
+    expected = np.concatenate(parts[::-1], axis=1)
+    assert turned.matrix(clips=clips).values.tobytes() == expected.tobytes()
     refused = ws(f"run honest --manifest films {TASK} --store joined=seen", code=2).text
     assert "expected joined features under the name 'joined', got one store" in refused
 
@@ -173,8 +173,11 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     lab("models pull ../disk/kept -o theirs")
     # The model has the titles of its parts, and not what made them.
     told = lab("models predict theirs sound", code=5).err
-    assert f"one store of these clips for each of {HEARD} (imported) and {SEEN}" in told
-    lab("models predict theirs pictures+sound -o scores.csv")
+    assert f"one store of these clips for each of {SEEN} (imported) and {HEARD}" in told
+    lab("models predict theirs pictures+sound -o same-order.csv")
+    lab("models predict theirs sound+pictures -o scores.csv")
+    same_order = lab.read_table("same-order.csv")
+    assert lab.read_table("scores.csv") == same_order
     scores = {
         row["clip_id"]: float(row["score:positive"])
         for row in lab.read_table("scores.csv")
@@ -185,7 +188,7 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     assert np.mean(of_s) > np.mean(of_en) + 0.2
     # One sense alone is not what the model reads.
     refused = lab("models predict theirs sound -o no.csv", code=5).text
-    assert f"expects features of {HEARD} (imported) + {SEEN}" in refused
+    assert f"expects features of {SEEN} (imported) + {HEARD}" in refused
     # Nothing is fitted in a test: decisions are those of the prediction.
     lab("models test theirs --store pictures+sound --manifest films -o tested")
     for row in lab.read_table("runs/tested/predictions.csv"):

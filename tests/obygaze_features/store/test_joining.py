@@ -35,9 +35,9 @@ def here(tmp_path: Path) -> Workspace:
 
 def seen_store(here: Workspace, name: str = "seen", **more: Any) -> Store:
     """A store of pictures: of two films, with vectors and frames."""
-    arrays = (
-        Array.of("pooled", "float16", (3,)),
-        Array.of("frames", "float32", (2, 3)),
+    arrays = more.pop(
+        "arrays",
+        (Array.of("pooled", "float16", (3,)), Array.of("frames", "float32", (2, 3))),
     )
     values = some_values(N_ROWS, arrays, seed=1)
     rows = more.pop("rows", some_rows(N_ROWS))
@@ -62,7 +62,7 @@ def opened(here: Workspace, name: str) -> Store:
 
 def test_a_row_that_a_part_lacks_has_no_features_anywhere(here: Workspace) -> None:
     """Of the ten clips that a part has, eight are ok in both: the page says so."""
-    both = opened(here, "seen+heard")
+    both = opened(here, "heard+seen:pooled")
     assert both.status().counts == {"ok": 8, "missing": 2}
     assert sorted(both.status().reasons) == [2]
     assert "10 (8 ok, 2 missing)" in both._repr_html_()
@@ -80,7 +80,7 @@ def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) ->
     arrays = (Array.of("clip", "float32", (2,)),)
     values = some_values(N_ROWS, arrays, seed=2)
     made_store(here.root / "stores" / "nameless", rows, values, recipe=HEARD)
-    both = opened(here, "seen+nameless")
+    both = opened(here, "nameless+seen:pooled")
     assert both.movie_ids.tolist() == [row.movie_id for row in some_rows(N_ROWS)]
     ids = both.clip_ids[:3].tolist()
     clips = [Clip(row.clip_id, row.movie_id) for row in some_rows(3)]
@@ -91,7 +91,7 @@ def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) ->
     assert both.matrix(films=film).clip_ids.tolist() == both.clip_ids[:5].tolist()
     og.store.subset("seen", "part", films=[film], workspace=here.root)
     other = some_rows(N_ROWS)[-1].movie_id
-    partly = opened(here, "part+heard")
+    partly = opened(here, "heard+part:pooled")
     # A clip that only the second part has is counted too.
     clips = {*partly.stores[0].clip_ids.tolist(), *partly.stores[1].clip_ids.tolist()}
     assert sum(partly.status().counts.values()) == len(clips)
@@ -108,21 +108,25 @@ def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) ->
 def test_a_join_tells_no_password(here: Workspace) -> None:
     url = "https://ann:secret@example.org/heard?token=secret"
     named = {url: opened(here, "heard")}
-    for seen in ("seen:pooled", "seen"):
+    seen_clip = seen_store(
+        here, "seen-clip", arrays=(Array.of("clip", "float32", (3,)),)
+    )
+    assert seen_clip.default_array == "clip"
+    for seen in ("seen:pooled", "seen-clip"):
         both = open_store(f"{seen}+{url}", workspace=here.root, named=named)
         assert "secret" not in f"{both!r} {both.location} {both._repr_html_()}"
-        assert both.location == f"https://***@example.org/heard?***+{seen}"
+        assert both.location == f"{seen}+https://***@example.org/heard?***"
     assert name_of(url) == "https://***@example.org/heard?***"
 
 
 def test_all_ways_of_reading_agree(here: Workspace) -> None:
-    both = opened(here, "seen+heard")
+    both = opened(here, "seen:pooled+heard")
     whole = both["clip"]
     assert whole.shape == (N_ROWS - 2, 5)
     seen = opened(here, "seen").matrix("pooled", clips=whole.clip_ids).values
     heard = opened(here, "heard").matrix("clip", clips=whole.clip_ids).values
-    # The order is that of the recipes: wav2vec2, xclip-b16.
-    expected = np.concatenate([heard, seen.astype(np.float32)], axis=1)
+    # The order is that of the words.
+    expected = np.concatenate([seen.astype(np.float32), heard], axis=1)
     assert whole.values.tobytes() == expected.tobytes()
     streamed = [part.values for part in both.stream("clip", missing="drop")]
     assert np.concatenate(streamed).tobytes() == expected.tobytes()
@@ -130,12 +134,49 @@ def test_all_ways_of_reading_agree(here: Workspace) -> None:
     assert again["clip"].values.tobytes() == expected.tobytes()
     other_order = opened(here, "heard + seen:pooled")
     assert other_order.seal == both.seal
-    assert other_order.fingerprint == both.fingerprint
-    assert both.recipe.title == "wav2vec2 + xclip-b16"
+    assert other_order.fingerprint != both.fingerprint
+    turned = np.concatenate([heard, seen.astype(np.float32)], axis=1)
+    assert other_order["clip"].values.tobytes() == turned.tobytes()
+    # What was trained on one order reads the other one in its own.
+    wanted = [(part.store.fingerprint, part.array.name) for part in both.parts]
+    assert other_order.in_order_of(wanted).fingerprint == both.fingerprint
+    assert both.recipe.title == "xclip-b16 + wav2vec2"
     assert both.recipe.medium == "pictures and sound"
 
 
+def test_an_array_of_a_join_is_that_array_of_each_part(here: Workspace) -> None:
+    """a has 64 default columns in `pooled`, b 160 in `clip`; both have `clip`."""
+    of_a = {"pooled": 64, "clip": 96}
+    of_b = {"clip": 128, "pooled": 160}
+    for name, widths in {"a": of_a, "b": of_b}.items():
+        arrays = [Array.of(one, "float32", (width,)) for one, width in widths.items()]
+        recipe = a_recipe(backbone={"name": name})
+        seen_store(here, name, arrays=tuple(arrays), recipe=recipe)
+    both = opened(here, "a+b")
+    for array in ("clip", "pooled"):
+        parts = [opened(here, name).matrix(array).values for name in "ab"]
+        expected = np.concatenate(parts, axis=1)
+        assert both.matrix(array).values.tobytes() == expected.tobytes()
+        assert both[array].values.tobytes() == expected.tobytes()
+    matrix = both.matrix("clip")
+    assert matrix.shape == (N_ROWS, 224)
+    # A matrix is indexed as an array is.
+    np.testing.assert_array_equal(matrix[2:4, 96], matrix.values[2:4, 96])
+    np.testing.assert_array_equal(matrix[[0, 3]], matrix.values[[0, 3]])
+    assert len(list(matrix)) == len(matrix) == N_ROWS
+    # Defaults differ, so `clip` is the default array of the join.
+    assert both.default_array == "clip"
+    assert opened(here, "a:pooled+b").matrix("clip").shape == (N_ROWS, 64 + 128)
+    named = opened(here, "b:pooled+a:clip")
+    assert named.feature_arrays == ("clip",)
+    assert named.matrix().shape == (N_ROWS, 160 + 96)
+    with pytest.raises(NotFound, match="no array 'frames'"):
+        both.matrix("frames")
+
+
 REFUSALS = {
+    "seen+heard": "no array has one name in all parts of the join: seen has pooled; heard has"
+    " clip\n.*Try: name the array of each part, such as seen:pooled\\+heard:clip",
     "seen+seen": "seen and seen have the same recipe and array",
     "seen+seen:pooled": "have the same recipe and array",
     "seen:frames+heard": "expected one vector of float16 or float32 per clip",
@@ -154,9 +195,9 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
 
 
 def test_a_join_is_no_part_of_a_join(here: Workspace) -> None:
-    both = opened(here, "seen+heard")
-    with pytest.raises(FixUsage, match=r"got the join both: heard\+seen"):
-        open_store("both+seen", workspace=here.root, named={"both": both})
+    both = opened(here, "seen:pooled+heard")
+    with pytest.raises(FixUsage, match=r"got the join both: seen:pooled\+heard"):
+        open_store("both+heard", workspace=here.root, named={"both": both})
 
 
 def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
@@ -164,7 +205,7 @@ def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
     with pytest.raises(FixUsage, match=refused):
         open_one("seen+heard", workspace=here.root)
     with pytest.raises(FixUsage, match=refused):
-        og.store.export(opened(here, "seen+heard"), here.root / "x.npz")
+        og.store.export(opened(here, "seen:pooled+heard"), here.root / "x.npz")
     with pytest.raises(FixUsage, match=refused):
         og.store.info("seen+heard", workspace=here.root)
 
@@ -181,12 +222,12 @@ def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
     seen_store(here, "seen-2", terms=Terms("CC-BY-4.0", "One."))
     heard_store(here, "heard-2", terms=Terms("MIT", "Two."))
     heard_store(here, "heard-3", terms=Terms("CC-BY-4.0", "Two."))
-    of_two = opened(here, "seen-2+heard-2").terms
-    assert of_two == Terms("MIT (heard-2), CC-BY-4.0 (seen-2)", "Two. | One.")
-    assert opened(here, "seen-2+heard-3").terms.licence == "CC-BY-4.0"
+    of_two = opened(here, "seen-2:pooled+heard-2").terms
+    assert of_two == Terms("CC-BY-4.0 (seen-2), MIT (heard-2)", "One. | Two.")
+    assert opened(here, "seen-2:pooled+heard-3").terms.licence == "CC-BY-4.0"
     heard_store(here, "heard-4", terms=Terms())
-    of_none = opened(here, "seen-2+heard-4").terms
-    assert of_none.licence == "not stated (heard-4), CC-BY-4.0 (seen-2)"
+    of_none = opened(here, "seen-2:pooled+heard-4").terms
+    assert of_none.licence == "CC-BY-4.0 (seen-2), not stated (heard-4)"
 
 
 def test_no_store_gets_a_name_with_a_plus(here: Workspace) -> None:

@@ -92,7 +92,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
-    X = np.concatenate([senses()["heard"], senses()["seen"]], axis=1)
+    X = np.concatenate([senses()["seen"], senses()["heard"]], axis=1)
     films_of = np.array([clip.movie_id for clip in MANIFEST])
     levels = np.array([clip.level for clip in MANIFEST])
     is_kept = np.arange(len(X)) >= 6
@@ -104,7 +104,7 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
             (tested,) = {row["movie_id"] for row in tests}
             # Concept vectors are found on all clips with a level.
             rows = is_kept if model == "pcbm-lr" else is_in_task
-            expected = factors_by_hand(X[rows & (films_of != tested)], [22, 14])
+            expected = factors_by_hand(X[rows & (films_of != tested)], [14, 22])
             found = fold["chosen"]["part_factors"]
             np.testing.assert_allclose(found, expected, rtol=1e-6)
     single = run.folds_of(the_cell(run, model="ridge", store="seen"))[0]["chosen"]
@@ -159,7 +159,7 @@ def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> N
         with pytest.raises(FixUsage, match=message):
             gather(fusion(*changes), MANIFEST, "made-up", used)
 
-    joined = r"joined is the join heard\+seen"
+    joined = r"joined is the join seen\+heard"
     refused(f"{joined}.* cannot have data.scale", "data.scale=standard")
     refused(f"{joined}.* cannot have data.scale", "data.scale=unit")
     refused(
