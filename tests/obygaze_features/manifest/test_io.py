@@ -23,6 +23,7 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
     SourceFile,
+    with_equal_numbers,
 )
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.stats import compute_stats
@@ -213,7 +214,8 @@ def manifests(draw: st.DrawFn) -> Manifest:
     columns += [f"fold:{name}" for name in folds]
     ids = draw(st.lists(WORD, unique=True, max_size=5))
     spelling = Spelling()
-    clips = [draw(a_clip(one, tuple(concepts), columns, spelling)) for one in ids]
+    drawn = [draw(a_clip(one, tuple(concepts), columns, spelling)) for one in ids]
+    clips, _ = with_equal_numbers(drawn, (), spelling.equal_numbers())
     sources = [SourceFile(name, "0" * 64) for name in draw(st.lists(LINE, max_size=2))]
     header = Header(
         dataset=draw(LINE.filter(bool)),
@@ -225,7 +227,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         sources=tuple(sources),
         video_root=draw(LINE),
     )
-    return Manifest("m", header, tuple(clips), tuple(columns))
+    return Manifest("m", header, clips, tuple(columns))
 
 
 @st.composite
