@@ -63,7 +63,8 @@ class Program:
 
     def command(self, *words: str) -> list[str]:
         """Return the words of a command of this program."""
-        return ["env", f"PYTHONPATH={self.root}", self.python, *words]
+        # Without -P, the current folder would come first.
+        return ["env", f"PYTHONPATH={self.root}", self.python, "-P", *words]
 
     def run(self, *words: str) -> str:
         """Run a command, and return its output."""
