@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from obygaze_features.core.console import count, few, human
 from obygaze_features.core.errors import (
@@ -86,6 +86,7 @@ MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
 # In a table with decimal commas, a point may separate thousands.
 _MAYBE_POINTS = re.compile(r"-?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
+NO_HEADER = "the file is empty, expected a header line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,6 @@ def read_table(
     path: Path,
     *,
     required: Sequence[str],
-    is_strict: bool = False,
     violations: Violations | None = None,
     content: str | None = None,
     data: bytes | None = None,
@@ -242,8 +242,7 @@ def read_table(
     composed accents, except in the columns `as_written`. Numbers of a column with decimal commas
     get decimal points, unless the column is in `texts` or `as_written` or contains cells formatted
     as text. Cells that state no answer do not decide whether a column has numbers. An error of a
-    formula, such as #N/A, is a violation in any column with a name. With `is_strict`, the table
-    must be as obygaze writes it: UTF-8 without empty lines. Its cells stay unchanged.
+    formula, such as #N/A, is a violation in any column with a name.
 
     If `violations` is given, violations are added to it, so that the caller can add violations of
     values and raise all of them together. If it is not given, they are raised here. If `content` is
@@ -272,30 +271,27 @@ def read_table(
     if data is not None or not (is_parquet(path) or is_workbook(path)):
         data = _read_bytes(path) if data is None else data
         _refuse_no_table(data, path)
-        delimiter, records = _records(
-            _lines(data, path, is_strict=is_strict), required, collected
-        )
+        delimiter, of_text = _records(_lines(data, path), required, collected)
+        records = [*of_text]
         number = DECIMAL_NUMBER
-    # In a table of obygaze, a blank line is kept: its wrong number of cells is a violation below.
-    records = [one for one in records if is_strict or any(one[1])]
+    records = [one for one in records if any(one[1])]
     place = 0
-    if records and not is_strict:
+    if records:
         place = header_place([cells for _, cells in records[:MOST_TITLES]], required)
     header_line, names = records[place] if place < len(records) else (0, [])
-    header = [*names] if is_strict else [single_line(name) for name in names]
+    header = [single_line(name) for name in names]
     if not header_line and not collected:
-        collected.add(1, None, "the file is empty, expected a header line")
+        collected.add(1, None, NO_HEADER)
     rows = []
     # Excel ends lines with delimiters of empty columns, which are not data.
-    named = [name for name in header if name or is_strict]
+    named = [name for name in header if name]
     # Without the required columns, rows cannot be checked.
     if header_line and _check_header(header_line, named, required, collected):
         for line, row in records[place + 1 :]:
             if len(row) == len(header):
                 rows.append((line, row))
             else:
-                expected = f"expected {count(len(header), 'cell')} as in the header"
-                collected.add(line, None, f"{expected}, got {len(row)}")
+                _add_number_of_cells(line, row, header, collected)
     if content and not rows and not collected:
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
@@ -305,7 +301,7 @@ def read_table(
     for index, column in enumerate(zip(*(row for _, row in rows), strict=True)):
         name = header[index]
         texts_of_column: Sequence[str] = column
-        if not is_strict and name not in as_written:
+        if name not in as_written:
             plain = {cell: single_line(cell) for cell in set(column)}
             texts_of_column = [plain[cell] for cell in column]
         if name in cells:
@@ -316,19 +312,17 @@ def read_table(
         is_text = found.last_text.get(index, 0) >= header_line
         if name and name not in (*texts, *as_written) and not is_text:
             may_be_numbers.append(name)
-    thousands: dict[str, str] = {}
     unread: dict[str, str] = {}
-    if not is_strict:
-        lines = [line for line, _ in rows]
-        for name in filter(None, cells):
-            cells[name] = _without_errors(cells[name], name, lines, collected, words)
-        if violations is None:
-            collected.raise_if_any("this table cannot be read")
-        stated = words or UnknownWords()
-        if delimiter == ",":
-            unread = _columns_of_thousands(cells, may_be_numbers, stated)
-            may_be_numbers = [name for name in may_be_numbers if name not in unread]
-        thousands = _use_decimal_points(cells, may_be_numbers, number, stated)
+    lines = [line for line, _ in rows]
+    for name in filter(None, cells):
+        cells[name] = _without_errors(cells[name], name, lines, collected, words)
+    if violations is None:
+        collected.raise_if_any("this table cannot be read")
+    stated = words or UnknownWords()
+    if delimiter == ",":
+        unread = _columns_of_thousands(cells, may_be_numbers, stated)
+        may_be_numbers = [name for name in may_be_numbers if name not in unread]
+    thousands = _use_decimal_points(cells, may_be_numbers, number, stated)
     table_rows = []
     for (line, _), row in zip(rows, zip(*cells.values(), strict=True), strict=True):
         by_column = dict(zip(cells, row, strict=True))
@@ -344,6 +338,64 @@ def read_table(
         found.others,
         found.alike,
     )
+
+
+class OwnTable(NamedTuple):
+    """A table that obygaze wrote: its columns, and its rows, which are read while they are used."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[TableRow]
+
+
+def read_own_table(
+    path: Path,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    violations: Violations,
+    data: bytes | None = None,
+) -> OwnTable:
+    """Read a table as obygaze writes it: UTF-8 without empty lines; the cells stay unchanged.
+
+    The header must contain at least the `required` columns. The cells of an `optional` column that
+    the table does not have are empty. Violations are added to `violations`. `data` are the bytes of
+    a file that is not yet written to `path`.
+    """
+    data = _read_bytes(path) if data is None else data
+    _refuse_no_table(data, path)
+    _, records = _records(_lines(data, path, is_own=True), required, violations)
+    line, header = next(records, (0, ()))
+    if not line and not violations:
+        violations.add(1, None, NO_HEADER)
+    if not line or not _check_header(line, header, required, violations):
+        # Without the required columns, rows cannot be checked.
+        return OwnTable(tuple(header), iter(()))
+    absent = [name for name in optional if name not in header]
+    return OwnTable(tuple(header), _own_rows(records, header, absent, violations))
+
+
+def _own_rows(
+    records: Iterable[tuple[int, Sequence[str]]],
+    header: Sequence[str],
+    absent: Sequence[str],
+    violations: Violations,
+) -> Iterator[TableRow]:
+    n_columns = len(header)
+    names = (*header, *absent)
+    empty = [""] * len(absent)
+    for line, cells in records:
+        if len(cells) == n_columns:
+            of_row = dict(zip(names, (*cells, *empty), strict=True))
+            yield TableRow(line, of_row, violations)
+        else:
+            _add_number_of_cells(line, cells, header, violations)
+
+
+def _add_number_of_cells(
+    line: int, cells: Sequence[str], header: Sequence[str], violations: Violations
+) -> None:
+    expected = f"expected {count(len(header), 'cell')} as in the header"
+    violations.add(line, None, f"{expected}, got {len(cells)}")
 
 
 def read_header(path: Path) -> tuple[str, ...]:
@@ -366,7 +418,7 @@ def read_header(path: Path) -> tuple[str, ...]:
 
 def _records(
     lines: Iterator[str], required: Sequence[str], violations: Violations
-) -> tuple[str, list[tuple[int, Sequence[str]]]]:
+) -> tuple[str, Iterator[tuple[int, Sequence[str]]]]:
     """Return the delimiter of a table, and the number of the first line and the cells of each row.
 
     A quoted cell may contain line breaks.
@@ -380,15 +432,18 @@ def _records(
         del head[0]
     first = start
     reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
-    records: list[tuple[int, Sequence[str]]] = []
-    try:
-        for record in reader:
-            records.append((start, record))
-            start = first + reader.line_num
-    except csv.Error as error:
-        problem = f"not valid CSV ({error}); the rest of the file is not read"
-        violations.add(start, None, problem)
-    return delimiter, records
+
+    def numbered() -> Iterator[tuple[int, Sequence[str]]]:
+        line = start
+        try:
+            for record in reader:
+                yield line, record
+                line = first + reader.line_num
+        except csv.Error as error:
+            problem = f"not valid CSV ({error}); the rest of the file is not read"
+            violations.add(line, None, problem)
+
+    return delimiter, numbered()
 
 
 def _find_delimiter(lines: Sequence[str], required: Sequence[str]) -> str:
@@ -456,9 +511,9 @@ def _read_bytes(path: Path) -> bytes:
         return stream.read()
 
 
-def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]:
+def _lines(data: bytes, path: Path, *, is_own: bool = False) -> Iterator[str]:
     """Return the lines of a text; an error for invalid text names the line."""
-    encoding, word = ("utf-8-sig", "") if is_strict else _detect_encoding(data)
+    encoding, word = ("utf-8-sig", "") if is_own else _detect_encoding(data)
     if word:
         shown = f"{path}: not UTF-8, read as Windows-1252: {word!r}"
         message = f"{shown}; if this is wrong, {SAVE_AS}"

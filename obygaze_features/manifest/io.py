@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ from obygaze_features.core.schema_check import (
     record_of,
     refuse_newer,
 )
-from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, read_own_table
 from obygaze_features.core.workspace import Workspace, toml_path
 from obygaze_features.manifest.annotators import annotator_columns, sort_annotations
 from obygaze_features.manifest.expression import CONCEPTS
@@ -61,6 +62,7 @@ from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
     RATE_COLUMN,
+    FrameSpan,
     named_file,
     stated_frames,
 )
@@ -211,10 +213,10 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
     refuse_newer(document.tree, Header, str(path))
     header = record_of(document, Header, NOT_VALID, hint=MAKE_AGAIN)
     violations = Violations(path.with_suffix(".csv"))
-    table = read_table(
+    table = read_own_table(
         path.with_suffix(".csv"),
         required=CLIP_COLUMNS,
-        is_strict=True,
+        optional=(*FILM_TIMES, RATE_COLUMN),
         violations=violations,
         data=rows,
     )
@@ -258,12 +260,8 @@ def read_annotations(
         data: The bytes of the table; None: they are read from disk.
     """
     violations = Violations(path)
-    table = read_table(
-        path,
-        required=ANNOTATION_COLUMNS,
-        is_strict=True,
-        violations=violations,
-        data=data,
+    table = read_own_table(
+        path, required=ANNOTATION_COLUMNS, violations=violations, data=data
     )
     own = [name for name in table.columns if name not in ANNOTATION_COLUMNS]
     facts = [name for name in own if name not in annotator_columns(own)]
@@ -484,6 +482,7 @@ def _check_columns(manifest: Manifest) -> None:
                 )
 
 
+IS_EMPTY = "is empty, but required in each row"
 # The hint for a film that only the first row of its clips states.
 MERGED = "; if cells are merged, write the value into each of them"
 OF_NO_FILMS = 'films = "none" is for a manifest without films: remove one of the two'
@@ -509,7 +508,8 @@ def clips_of_table(
     """Return the clip of each row; the clip of a row with violations must not be used.
 
     Args:
-        rows: Each row with the cells of its clip; missing cells are empty.
+        rows: Each row with the cells of its clip; missing cells are empty. If these are the cells
+            of the row itself, none is missing.
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
         is_of_people: Whether several annotators may have rows of the same clip.
@@ -518,73 +518,144 @@ def clips_of_table(
         has_films: Whether each row must have a film; False: no row may have a film.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
-    known_concepts = frozenset(concepts)
-    words = spelling or Spelling()
+    own = ("clip_id", "start_s", "end_s")
+    shared_cells = itemgetter(*[name for name in blank if name not in own])
+    table = _TableFacts(columns, frozenset(concepts), spelling or Spelling(), has_films)
+    # Clips of a film often differ in their ids and times only; all other cells are read once.
+    facts_of_cells: dict[tuple[str, ...], _SharedFacts] = {}
     line_of = dict[str, int]()
-    clocks = FrameClocks()
-    is_after_film = False
     clips = []
     for given, cells in rows:
-        row = replace(given, cells={**blank, **cells})
-        for column in ("clip_id", "movie_id"):
-            if row[column]:
-                row.match(column, ID, ID_FORM)
-            elif column == "clip_id" or has_films:
-                of_merged = MERGED if column == "movie_id" and is_after_film else ""
-                row.add(column, f"is empty, but required in each row{of_merged}")
-        if row["movie_id"] and not has_films:
-            row.add("movie_id", f"{row['movie_id']!r} is a film, but {OF_NO_FILMS}")
-        is_after_film = is_after_film or bool(row["movie_id"])
+        row = given
+        if cells is not given.cells:
+            row = replace(given, cells={**blank, **cells})
+        if row["clip_id"]:
+            row.match("clip_id", ID, ID_FORM)
+        else:
+            row.add("clip_id", IS_EMPTY)
         if not is_of_people:
             row.unique("clip_id", line_of)
-        scene = row.whole("scene") if row["scene"] else None
-        video = _video(row)
+        key = shared_cells(row.cells)
+        facts = facts_of_cells.get(key)
+        if facts is None:
+            n_violations = len(row.violations)
+            facts = table.read(row)
+            if len(row.violations) == n_violations:
+                facts_of_cells[key] = facts
         start_s, end_s = _span(row, "start_s", "end_s")
-        level = row.one_of("level", LEVELS) if row["level"] else ""
-        names = _concepts(row, known_concepts)
-        times_in_film = _span(row, *FILM_TIMES)
-        for column in columns:
-            if column.startswith(FOLD_PREFIX) and row[column]:
-                row.whole(column)
-        if CONCEPTS[0] in columns:
-            row.add(CONCEPTS[0], OWN_CONCEPT)
-        extra = {column: words.cell(row[column], column) for column in columns}
-        ids = row["clip_id"], row["movie_id"]
-        clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
+        clip = Clip(
+            row["clip_id"],
+            facts.movie_id,
+            facts.scene,
+            facts.video,
+            start_s,
+            end_s,
+            facts.level,
+            facts.concepts,
+            facts.extra,
+        )
         clips.append(clip)
-        has_both = None not in (start_s, *times_in_film)
-        is_elsewhere = has_both and times_in_film != (start_s, end_s)
-        if is_elsewhere and not named_file(clip):
-            row.add("start_s", OF_NO_FILE)
-        _check_frames(row, clip, times_in_film, clocks)
+        table.check_times(row, clip, facts)
     if spelling is None:
-        return with_equal_numbers(clips, (), words.equal_numbers())[0]
+        return with_equal_numbers(clips, (), table.words.equal_numbers())[0]
     return tuple(clips)
 
 
-def _check_frames(
-    row: TableRow,
-    clip: Clip,
-    times_in_film: tuple[float | None, float | None],
-    clocks: FrameClocks,
-) -> None:
-    """Add a violation if a film has two frame rates, or if frames contradict the times of a row."""
-    film = clip.movie_id or clip.clip_id
-    rate = parse_frame_rate(row[RATE_COLUMN])
-    if row[RATE_COLUMN] and rate is None:
-        row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
-    other_rate = clocks.rate_problem(film, rate) if rate is not None else ""
-    if other_rate:
-        row.add(RATE_COLUMN, other_rate)
-    start_s, end_s = times_in_film
-    if start_s is None and not named_file(clip):
-        start_s, end_s = clip.start_s, clip.end_s
-    frames = stated_frames(clip.extra)
-    if frames is None or other_rate or start_s is None or end_s is None:
-        return
-    problem = clocks.span_problem(film, frames, (start_s, end_s))
-    if problem:
-        row.add(FRAMES[0], problem)
+class _SharedFacts(NamedTuple):
+    """What the cells of a row state, except the id and the times of the clip in its file."""
+
+    movie_id: str
+    scene: int | None
+    video: str
+    level: str
+    concepts: tuple[str, ...]
+    extra: Mapping[str, str]
+    times_in_film: tuple[float | None, float | None]
+    frames: FrameSpan | None
+
+
+class _TableFacts:
+    """Reads the cells of the rows of one table, and compares them with the rows before.
+
+    Attributes:
+        columns: The extra columns to keep.
+        concepts: The concepts that a clip may have.
+        words: The spelling of the words that were read before.
+        has_films: Whether each row must have a film; False: no row may have a film.
+    """
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        concepts: Collection[str],
+        words: Spelling,
+        has_films: bool,
+    ) -> None:
+        self.columns = columns
+        self.concepts = concepts
+        self.words = words
+        self.has_films = has_films
+        self._clocks = FrameClocks()
+        self._is_after_film = False
+
+    def read(self, row: TableRow) -> _SharedFacts:
+        """Return what the cells of a row state; violations are added to the row."""
+        film = row["movie_id"]
+        if film:
+            row.match("movie_id", ID, ID_FORM)
+        elif self.has_films:
+            merged = MERGED if self._is_after_film else ""
+            row.add("movie_id", f"{IS_EMPTY}{merged}")
+        if film and not self.has_films:
+            row.add("movie_id", f"{film!r} is a film, but {OF_NO_FILMS}")
+        self._is_after_film = self._is_after_film or bool(film)
+        scene = row.whole("scene") if row["scene"] else None
+        video = _video(row)
+        level = row.one_of("level", LEVELS) if row["level"] else ""
+        names = _concepts(row, self.concepts)
+        times_in_film = _span(row, *FILM_TIMES)
+        for column in self.columns:
+            if column.startswith(FOLD_PREFIX) and row[column]:
+                row.whole(column)
+        if CONCEPTS[0] in self.columns:
+            row.add(CONCEPTS[0], OWN_CONCEPT)
+        extra = {name: self.words.cell(row[name], name) for name in self.columns}
+        frames = stated_frames(extra) if self._has_known_rate(row) else None
+        return _SharedFacts(
+            film, scene, video, level, names, extra, times_in_film, frames
+        )
+
+    def _has_known_rate(self, row: TableRow) -> bool:
+        """Add a violation if a film has two frame rates; return whether it has not."""
+        rate = parse_frame_rate(row[RATE_COLUMN])
+        if row[RATE_COLUMN] and rate is None:
+            row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
+        if rate is None:
+            return True
+        film = row["movie_id"] or row["clip_id"]
+        problem = self._clocks.rate_problem(film, rate)
+        if problem:
+            row.add(RATE_COLUMN, problem)
+        return not problem
+
+    def check_times(self, row: TableRow, clip: Clip, facts: _SharedFacts) -> None:
+        """Add a violation if times in the film, or frames, contradict the times of a row."""
+        start_s, end_s = facts.times_in_film
+        if start_s is None and facts.frames is None:
+            # Most tables state neither.
+            return
+        has_both = None not in (start_s, end_s, clip.start_s)
+        is_elsewhere = has_both and (start_s, end_s) != (clip.start_s, clip.end_s)
+        if is_elsewhere and not named_file(clip):
+            row.add("start_s", OF_NO_FILE)
+        if start_s is None and not named_file(clip):
+            start_s, end_s = clip.start_s, clip.end_s
+        if facts.frames is None or start_s is None or end_s is None:
+            return
+        film = clip.movie_id or clip.clip_id
+        problem = self._clocks.span_problem(film, facts.frames, (start_s, end_s))
+        if problem:
+            row.add(FRAMES[0], problem)
 
 
 def _concepts(row: TableRow, known_concepts: Collection[str]) -> tuple[str, ...]:
@@ -614,9 +685,10 @@ def _video(row: TableRow) -> str:
 
 def _span(row: TableRow, start: str, end: str) -> tuple[float | None, float | None]:
     """Return the start and the end in two columns; None for empty and invalid cells."""
-    start_s = _seconds(row, start)
-    end_s = _seconds(row, end)
-    if bool(row[start]) != bool(row[end]):
+    start_cell, end_cell = row[start], row[end]
+    start_s = _seconds(row, start) if start_cell else None
+    end_s = _seconds(row, end) if end_cell else None
+    if bool(start_cell) != bool(end_cell):
         row.add(end, f"expected both {start} and {end}, or neither")
     elif start_s is not None and end_s is not None and end_s <= start_s:
         row.add(end, f"expected an end after the start {start_s}, got {end_s}")
@@ -624,10 +696,9 @@ def _span(row: TableRow, start: str, end: str) -> tuple[float | None, float | No
 
 
 def _seconds(row: TableRow, column: str) -> float | None:
-    if not row[column]:
-        return None
-    value = float(row[column]) if WRITTEN_SECONDS.fullmatch(row[column]) else math.inf
+    cell = row[column]
+    value = float(cell) if WRITTEN_SECONDS.fullmatch(cell) else math.inf
     if value == math.inf:
-        row.add(column, f"{row[column]!r} is not a time in seconds")
+        row.add(column, f"{cell!r} is not a time in seconds")
         return None
     return value
