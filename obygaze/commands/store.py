@@ -123,7 +123,7 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
     headings={
         "What is in the files": "array id-key fill-missing manifest",
         "How they are stored": "pool keep-frames",
-        "Facts to keep": "backbone licence citation",
+        "Facts to keep": "backbone layer licence citation",
     },
 )
 @click.argument(
@@ -175,6 +175,12 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
     help="The model that made the features.",
 )
 @click.option(
+    "--layer",
+    default="",
+    show_default="the keys of the arrays",
+    help="The layer or output of this model that the features are.",
+)
+@click.option(
     "--licence",
     metavar="NAME",
     default="",
@@ -196,15 +202,16 @@ def import_(
     pool: Literal["mean", "max", "last"] | None,
     keep_frames: bool,
     backbone: str,
+    layer: str,
     licence: str,
     citation: str | None,
 ) -> Result:
     """Read features of other programs: .npz, .h5, .zarr, folders.
 
     SOURCE is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
-    docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
-    recipe: they can be merged, and a model of one reads the other. With --manifest, clips are
-    found by their ids, and films or times that differ from those of SOURCE are refused. Clips
+    docs/guide/stores.md describes each. Imports with the same --backbone, --layer and --pool have
+    the same recipe: they can be merged, and a model of one reads the other. With --manifest, clips
+    are found by their ids, and films or times that differ from those of SOURCE are refused. Clips
     without usable features are failed rows.
 
     Examples:
@@ -227,6 +234,7 @@ def import_(
             pool=pool,
             keep_frames=keep_frames,
             backbone=backbone,
+            layer=layer,
             licence=licence,
             citation=citation,
             progress=progress,

@@ -222,7 +222,7 @@ def merge(
             where=store.location,
             message=f"this store and {first.location} have different recipes",
             hint="merge stores with equal recipes; imports have equal recipes if both were made"
-            " with the same --backbone and --pool",
+            " with the same --backbone, --layer and --pool",
         )
         if _rows_of_arrays(store) != _rows_of_arrays(first):
             raise Mismatch(

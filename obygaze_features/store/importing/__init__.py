@@ -131,6 +131,7 @@ def import_features(
     pool: Literal["mean", "max", "last"] | None = None,
     keep_frames: bool = False,
     backbone: str = "",
+    layer: str = "",
     licence: str = "",
     citation: str | None = None,
     progress: Progress | None = None,
@@ -139,10 +140,10 @@ def import_features(
     """Make a store from features in another format.
 
     The source is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
-    docs/guide/stores.md describes each. Imports with the same `backbone` and `pool` have the same
-    recipe: they can be merged, and a model of one reads the other. With a manifest, clips are found
-    by their ids, and films or times that differ from those of the source are refused. Clips without
-    usable features are failed rows.
+    docs/guide/stores.md describes each. Imports with the same `backbone`, `layer` and `pool` have
+    the same recipe: they can be merged, and a model of one reads the other. With a manifest, clips
+    are found by their ids, and films or times that differ from those of the source are refused.
+    Clips without usable features are failed rows.
 
     Args:
         source: The file or folder.
@@ -155,6 +156,8 @@ def import_features(
             max for tokens]
         keep_frames: Keep the frames or tokens beside what `pool` makes of them.
         backbone: The model that made the features.
+        layer: The layer or output of this model that the features are. [default: the keys of the
+            arrays in the file]
         licence: The licence of the features; that of the manifest is of its labels.
         citation: What to cite for them; by default the manifest's.
         progress: Counts clips, twice: when they are checked and when they are written.
@@ -200,6 +203,7 @@ def import_features(
         pool=pool,
         keep_frames=keep_frames,
         backbone=backbone,
+        layer=layer,
         licence=licence,
         citation=citation,
         progress=progress,
@@ -264,6 +268,7 @@ def write_features(
         pool=pool,
         keep_frames=keep_frames,
         backbone=backbone,
+        layer="",
         licence=licence,
         citation=citation,
         progress=progress,
@@ -290,6 +295,7 @@ def _make_store(
     pool: Literal["mean", "max", "last"] | None,
     keep_frames: bool,
     backbone: str,
+    layer: str,
     licence: str,
     citation: str | None,
     progress: Progress | None,
@@ -333,6 +339,12 @@ def _make_store(
     # recipe, so that only an import of the same files has the same recipe.
     backbone = backbone.strip()
     facts: dict[str, Any] = {"backbone": backbone} if backbone else {ORIGIN: origin}
+    keys = files.keys or {}
+    renamed = {name: key for name, key in keys.items() if name != key}
+    if layer:
+        facts["layer"] = layer.strip()
+    elif backbone and renamed:
+        facts["arrays"] = renamed
     if rows.pooling:
         facts["pooling"] = rows.pooling
     written = write_store(

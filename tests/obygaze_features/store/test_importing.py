@@ -14,9 +14,10 @@ from support.damage import flip_bit
 from support.printed_lines import run_printed_lines
 from support.stores import imported, values_of
 
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+import obygaze as og
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import importing
+from obygaze_features.store import Store, importing
 from obygaze_features.store.importing import (
     arrays,
     import_features,
@@ -439,3 +440,40 @@ def test_the_lines_that_are_printed_for_parquet_write_the_store(tmp_path: Path) 
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
     assert store.movie_ids.tolist() == ["a", "a", "b"]
     assert store.recipe.facts == {"backbone": "x-clip"}
+
+
+def test_the_array_that_was_read_decides_what_merges(tmp_path: Path) -> None:
+    """Two layers of one model are not one kind of features, unless somebody says so."""
+    file = tmp_path / "x.npz"
+    ids = [f"c{number}" for number in range(6)]
+    np.savez(file, clip_id=ids, layer6=np.ones((6, 4), "f4"), layer12=np.eye(6, 4))
+    half = tmp_path / "half.npz"
+    values = {key: np.full((2, 4), 0.5, "f4") for key in ("layer6", "clip")}
+    np.savez(half, clip_id=["d0", "d1"], **values)
+
+    def made(name: str, source: Path, key: str, **more: Any) -> Store:
+        return imported(
+            source, tmp_path / name, arrays={"clip": key}, backbone="vit", **more
+        )
+
+    six = made("six", file, "layer6")
+    made("twelve", file, "layer12")
+    made("same", half, "layer6")
+    made("plain", half, "clip")
+    assert six.recipe.facts == {"backbone": "vit", "arrays": {"clip": "layer6"}}
+    assert "arrays.clip layer6" in str(og.store.info(six))
+    assert "layer6" in (tmp_path / "six/README.md").read_text("utf-8")
+    og.store.merge([tmp_path / "six", tmp_path / "same"], tmp_path / "merged")
+    for other in ("twelve", "plain"):
+        with pytest.raises(Mismatch, match=r"arrays") as error:
+            og.store.merge([tmp_path / "same", tmp_path / other], tmp_path / "no")
+        assert "--layer" in str(error.value.hint)
+    # Keys of files have no meaning where the layer is stated.
+    told = [made("told", file, "layer6", layer="block 6")]
+    told.append(made("told-too", half, "clip", layer="block 6"))
+    assert told[0].recipe.facts == {"backbone": "vit", "layer": "block 6"}
+    assert told[0].fingerprint == told[1].fingerprint
+    og.store.merge([tmp_path / "told", tmp_path / "told-too"], tmp_path / "both")
+    og.store.export(six, tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as out:
+        assert "layer6" in str(out["obygaze_origin"])
