@@ -205,7 +205,7 @@ class PCBM(Classifier):
     def margins(self, X: Any) -> Floats:
         """Return the margin of each row for each concept."""
         rows = self._check(X)
-        return np.asarray(self.bank_.transform(rows))
+        return np.asarray(self.bank_.margins(rows))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""

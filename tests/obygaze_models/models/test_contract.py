@@ -211,8 +211,27 @@ X = np.random.default_rng(0).normal(size=(40, 3))
 y = (X[:, 0] > 0).astype(int)
 probe = RidgeProbe().fit(X, y, np.arange(40) // 8)
 print(probe.predict(X).sum(), "sklearn" in sys.modules)
+
+from obygaze_models.models.state import load_state
+
+bottleneck = {
+    "kind": "PCBM",
+    "params": {
+        "bank": {"kind": "CAV", "params": {}},
+        "head": {"kind": "LogisticHead", "params": {}},
+    },
+}
+one = np.ones((1, 3))
+arrays = {"n_features_in_": np.array(3), "classes_": np.array([0, 1])}
+arrays |= {f"bank_/{name}": one[0, :1] for name in ("intercept_", "C_", "length_")}
+arrays |= {"bank_/coef_": one, "bank_/n_features_in_": np.array(3)}
+arrays |= {"head_/coef_": one[0, :1], "head_/intercept_": np.array(0.0)}
+arrays |= {"head_/mean_": np.zeros(1), "head_/n_features_in_": np.array(1)}
+loaded = load_state(bottleneck, arrays)
+print(loaded.predict_proba(X).shape, "sklearn" in sys.modules)
 """
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.split()[1] == "False"
+    lines = ran.stdout.splitlines()
+    assert [line.endswith(" False") for line in lines] == [True, True], ran.stdout
