@@ -6,20 +6,29 @@ ending does not determine it. A new format is added only here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from obygaze.films.exporting import ExportedFiles, export_table
 from obygaze.films.importing import ELAN
 from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixUsage, NotFound, near
-from obygaze_features.core.files import find_files, import_of_features
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+    near,
+)
+from obygaze_features.core.files import csv_bytes, find_files, import_of_features
+from obygaze_features.core.parquet_tables import text_of_value
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import SavedManifest
-from obygaze_features.manifest.history import command_line
+from obygaze_features.manifest.history import command_line, without_command
 from obygaze_features.manifest.importing import (
     DATASETS,
     FILMS_IN_FOLDER,
@@ -30,10 +39,32 @@ from obygaze_features.manifest.importing import (
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest
 
+# The name of a pandas table in errors.
+TABLE_IN_MEMORY = "table"
+COMMAND = f"obygaze manifest import {TABLE_IN_MEMORY}.csv"
+AS_ARGUMENTS = "pass these options as arguments (--word A=B is words={'A': 'B'}): "
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
     "words": "--word",
 }
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """What is used of a pandas table, which is imported only by those who have one."""
+
+    @property
+    def index(self) -> Any:
+        """The names of its rows."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Each column with its label."""
+
+    def reset_index(self) -> Any:
+        """Return the table with its index as columns."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The labels of the columns."""
 
 
 FORMATS = (TABLE_OF_CLIPS, FILMS_IN_FOLDER, *DATASETS)
@@ -44,7 +75,7 @@ for _known in FORMATS:
 
 
 def import_manifest(
-    sources: str | Path | Sequence[str | Path],
+    sources: str | Path | Sequence[str | Path] | Frame,
     name: str | None = None,
     *,
     format: str | None = None,
@@ -64,7 +95,8 @@ def import_manifest(
     docs/guide/data.md describes tables: columns, mappings, times, annotators.
 
     Args:
-        sources: A table, or a folder of films; or one table per annotator.
+        sources: A table, or a folder of films; or one table per annotator; or a pandas table of
+            clips, which is read and refused as its CSV file would be.
         name: Name of the manifest; by default the name of the source.
         format: A data set: liris-accede, mobygaze, moviegraphs, obygaze12.
         force: Replace the output if it exists.
@@ -85,10 +117,13 @@ def import_manifest(
     given = {
         option: value for option, value in given.items() if value not in (None, "", ())
     }
+    options_of = {known.name: known.options for known in FORMATS}
+    if isinstance(sources, Frame):
+        _refuse_options(TABLE_OF_CLIPS.name, given, options_of)
+        return _import_frame(sources, name, given, force=force, workspace=workspace)
     typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
     chosen = _choose_format(paths, format)
-    options_of = {known.name: known.options for known in FORMATS}
     _refuse_options(chosen.name, given, options_of)
     called = chosen.default_name(paths) if name is None else name
     path = Workspace.of(workspace).new_manifest(called)
@@ -106,6 +141,78 @@ def import_manifest(
         force=force,
         workspace=workspace,
     )
+
+
+def _import_frame(
+    frame: Frame,
+    name: str | None,
+    options: Mapping[str, Any],
+    *,
+    force: bool,
+    workspace: PathLike | None,
+) -> SavedManifest:
+    """Make a manifest of a pandas table, as of a CSV file with the same cells.
+
+    Lines in errors are those of this file: the header is line 1.
+    """
+    if name is None:
+        raise FixUsage(
+            "expected a name for the manifest of this table",
+            hint='use og.manifest.import_(table, "NAME")',
+        )
+    if any(label is not None for label in frame.index.names):
+        frame = frame.reset_index()
+    stated = "".join(f", {option}={value!r}" for option, value in options.items())
+    done = f"{name} was made in Python: og.manifest.import_(table, {name!r}{stated})"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{TABLE_IN_MEMORY}.csv"
+        _write_frame(frame, path)
+        try:
+            return import_clips(
+                TABLE_OF_CLIPS,
+                [path],
+                options,
+                name=name,
+                command=without_command(done),
+                force=force,
+                workspace=workspace,
+            )
+        except ObygazeError as error:
+            raise _without_folder(error, f"{folder}{os.sep}") from None
+
+
+def _without_folder(error: ObygazeError, folder: str) -> ObygazeError:
+    """Return an error of the same class whose texts do not name a temporary folder."""
+
+    def plain(text: str | None) -> str:
+        return (text or "").replace(folder, "")
+
+    known = type(error).__new__(type(error))
+    vars(known).update(vars(error))
+    vars(known).pop("__notes__", None)
+    ObygazeError.__init__(
+        known,
+        plain(error.message),
+        where=plain(error.where),
+        hint=plain(error.hint).replace(COMMAND, AS_ARGUMENTS + COMMAND, 1),
+        details=[plain(line) for line in error.details],
+    )
+    return known
+
+
+def _write_frame(frame: Frame, path: Path) -> None:
+    """Write the cells of a pandas table as a CSV file; lists in cells are refused."""
+    columns = []
+    for label, column in frame.items():
+        values = column.astype(object).where(column.notna(), None).tolist()
+        if any(isinstance(value, list | tuple | dict | set) for value in values):
+            raise FixInput(
+                f"expected one value per cell, got lists in the column {label!r}",
+                hint="join the concepts of a clip with |, such as 'Look|Body'",
+            )
+        columns.append([text_of_value(value) for value in values])
+    rows = zip(*columns, strict=True)
+    path.write_bytes(csv_bytes([str(label) for label in frame], rows))
 
 
 def _choose_format(paths: Sequence[Path], name: str | None) -> ManifestFormat:

@@ -80,7 +80,7 @@ def _rows(file: Any, path: Path) -> Iterator[list[str]]:
     n_letters = 0
     for batch in file.iter_batches(ROWS_AT_ONCE):
         for cells in zip(*batch.columns, strict=True):
-            texts = [_text(cell.as_py()) for cell in cells]
+            texts = [text_of_value(cell.as_py()) for cell in cells]
             n_letters += sum(map(len, texts))
             if n_letters > MAX_LETTERS:
                 limit = human(MAX_LETTERS)
@@ -90,7 +90,8 @@ def _rows(file: Any, path: Path) -> Iterator[list[str]]:
             yield texts
 
 
-def _text(value: Any) -> str:
+def text_of_value(value: Any) -> str:
+    """Return the text that a value has in a CSV file; "" for a missing value."""
     if isinstance(value, bytes):
         # Some programs write texts without marking them as texts.
         value = value.decode("utf-8")

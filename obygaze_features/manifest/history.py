@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.shell import shell_line
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -25,6 +26,11 @@ from obygaze_features.manifest.model import Manifest
 
 # A line that begins with this is no command, but says that something was done without one.
 COMMENT = "# "
+
+
+def without_command(text: str) -> str:
+    """Return the line of something that was done without a command."""
+    return COMMENT + single_line(text)
 
 
 def command_line(
