@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency
     from obygaze.contents import ls as ls
+    from obygaze.demo.loading import load_demo as load_demo
     from obygaze.demo.tour import write_demo as write_demo
     from obygaze.doctor import check_up as check_up
     from obygaze.films.page.view import view as view
@@ -43,10 +44,17 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store.joining import open_store as open_store
+    from obygaze_models import CAV as CAV
+    from obygaze_models import PCBM as PCBM
+    from obygaze_models import LogisticProbe as LogisticProbe
+    from obygaze_models import MLPProbe as MLPProbe
+    from obygaze_models import RidgeProbe as RidgeProbe
+    from obygaze_models import SVMProbe as SVMProbe
     from obygaze_models.report import compare as compare
     from obygaze_models.report import report as report
     from obygaze_models.runner.datasets import Dataset as Dataset
     from obygaze_models.runner.datasets import dataset as dataset
+    from obygaze_models.runner.experiments import evaluate as evaluate
     from obygaze_models.runner.experiments import run as run
     from obygaze_models.runner.experiments import train as train
     from obygaze_models.runner.text import read_run as read_run

@@ -15,6 +15,7 @@ JUSTIFIED = {
     "Ints": "the same type; see Bools",
     "Values": "the same type in encoding and in the reader of imports; elsewhere private",
     "open_store": "that of joining is public, and opens joins too; that of reading opens one store",
+    "evaluate": "that of experiments is public, and tests estimators; that of metrics is private",
     "main": "where a process begins",
     "read": "each adapter of a data set has it",
     "usable_cores": "each operating system counts them",

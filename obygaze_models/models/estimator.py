@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,23 @@ from obygaze_models.models.common import (
     one_thread,
 )
 
-NUMBERS = "biuf"  # kinds of plain numbers, of the types of NumPy
+NUMBER_KINDS = "biuf"  # kinds of plain numbers, of the types of NumPy
 MIN_ROWS = 2  # of a fit
 # Classes whose fit without groups has been warned of.
 _WARNED: set[str] = set()
 # What a clone has besides the parameters: what was requested, and the output of `transform`.
 KEPT_BY_CLONE = ("_metadata_request", "_output")
+
+
+class AnyEstimator(Protocol):
+    """What every estimator of scikit-learn has."""
+
+    @property
+    def fit(self) -> Callable[..., Any]:
+        """Fit on rows and classes, and return the estimator."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name."""
 
 
 class Estimator:
@@ -186,7 +197,7 @@ def check_training_rows(
 
 def _plain_rows(X: Any, types: Sequence[Any]) -> Any:
     """Return an array of finite numbers as one of the types, or None for everything else."""
-    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in NUMBERS:
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind not in NUMBER_KINDS:
         return None
     rows = X if X.dtype in types else X.astype(types[0])
     return rows if np.isfinite(rows).all() else None

@@ -148,13 +148,18 @@ def _fit_steps(
         rows = data.concept_rows
         y = None
     front = Pipeline(list(steps))
-    _called(front, lambda: front.fit(data.rows.X[rows], y), "failed in fit()")
+    X = data.rows.X[rows]
+    if any(_is_of_others(step) for _, step in steps):
+        X = np.asarray(X, dtype=np.float64)
+    _called(front, lambda: front.fit(X, y), "failed in fit()")
     fitted: list[tuple[str, Any]] = front.steps
     return fitted
 
 
 def _before(steps: Sequence[tuple[str, Any]], last: Any, X: Any) -> Any:
     """Return the rows that the last step reads; code of others reads float64."""
+    if any(_is_of_others(step) for _, step in steps):
+        X = np.asarray(X, dtype=np.float64)
     if steps and len(X):
         X = apply_steps(steps, X)
     return np.asarray(X, dtype=np.float64) if _is_of_others(last) else X

@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from obygaze_features.core.errors import FixInput, Mismatch, near
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, near
 from obygaze_features.core.schema_check import one_of, problem_with
 from obygaze_features.core.user_code import (
     UserCode,
@@ -53,6 +53,24 @@ CLASSES = {
     "PartScaling": "scaling",
     "Scaling": "scaling",
 }
+# The classes of scikit-learn that can be saved. They predict with NumPy from arrays and numbers:
+# compiled code that reads arrays of strangers could write outside its memory.
+OF_SKLEARN = (
+    "sklearn.decomposition.PCA",
+    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+    "sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis",
+    "sklearn.linear_model.LogisticRegression",
+    "sklearn.linear_model.Perceptron",
+    "sklearn.linear_model.SGDClassifier",
+    "sklearn.naive_bayes.BernoulliNB",
+    "sklearn.naive_bayes.GaussianNB",
+    "sklearn.preprocessing.MaxAbsScaler",
+    "sklearn.preprocessing.MinMaxScaler",
+    "sklearn.preprocessing.Normalizer",
+    "sklearn.preprocessing.RobustScaler",
+    "sklearn.preprocessing.StandardScaler",
+    "sklearn.svm.LinearSVC",
+)
 # Parameters of how a fit is computed; a saved model does not have them.
 RUN_PARAMETERS = frozenset({"memory", "verbose", "transform_input", "n_jobs"})
 NO_VALUE = "none"  # the parameter None in a file
@@ -176,6 +194,8 @@ class ModelKind:
         if self.class_name:
             package = Annotated[str, one_of((self._own[PACKAGE],))]
             return {**dict.fromkeys(self._own, Any), PACKAGE: package}
+        if not self.estimator:
+            return dict.fromkeys(self.required, str)
         made = self.make()
         types = {}
         for setting, path in self.parameters.items():
@@ -191,6 +211,8 @@ class ModelKind:
             return {
                 name: value for name, value in self._own.items() if _is_plain(value)
             }
+        if not self.estimator:
+            return {}
         values = self.make().get_params()
         defaults = {}
         for setting, path in self.parameters.items():
@@ -201,6 +223,7 @@ class ModelKind:
 
 
 VECTORS = "cav"  # concept vectors without a head, for `obygaze train`
+ESTIMATOR = "estimator"  # an estimator that `og.evaluate` or `og.train` takes
 DEFAULT_TASK = "EN_S"  # a task of the protocol `honest`, used if no task is stated
 _OF_SENTENCES = (TEXTS, "positive", "negative")
 _BOTTLENECK = {**BANK, TEXTS: TEXTS, "C": "head__C"}
@@ -272,12 +295,16 @@ def find_kind(name: str) -> ModelKind:
     """Return a model type by name; raise an error that lists the known types."""
     if is_user_code(name) or is_of_sklearn(name):
         return ModelKind("", class_name=name)
+    if name == ESTIMATOR:
+        return ModelKind("", required=(ESTIMATOR,))
     return KINDS[_known_name(name, KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
     """Return whether a name is a model type, or a class of user code or scikit-learn."""
-    return is_user_code(name) or is_of_sklearn(name) or name in KINDS
+    return (
+        is_user_code(name) or is_of_sklearn(name) or name in KINDS or name == ESTIMATOR
+    )
 
 
 def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
@@ -333,16 +360,24 @@ def estimator_class(name: str) -> Any:
 
 def class_of_name(name: Any) -> Any:
     """Return the class of an estimator in a saved model, or None for an unknown name."""
-    known = isinstance(name, str) and name in CLASSES
-    return estimator_class(name) if known else None
+    if not isinstance(name, str):
+        return None
+    if name in OF_SKLEARN:
+        module, _, attribute = name.rpartition(".")
+        return getattr(import_module(module), attribute)
+    return estimator_class(name) if name in CLASSES else None
 
 
 def name_of_class(made: type) -> str:
     """Return the name of an estimator class in a saved model; raise an error if it has none."""
-    name: str = made.__name__
-    if class_of_name(name) is not made:
-        raise FixInput(f"{public_path(made)} cannot be saved as a model")
-    return name
+    path = public_path(made)
+    for name in (made.__name__, path):
+        if class_of_name(name) is made:
+            return name
+    raise FixInput(
+        f"{path} cannot be kept: a kept model is arrays and numbers, and no code",
+        hint="test it with obygaze run or og.evaluate; docs/own-parts.md lists what can be kept",
+    )
 
 
 def public_path(made: type) -> str:
@@ -402,6 +437,11 @@ def build(
     if model_kind.class_name:
         values = {**model_kind.defaults, **(settings or {})}
         return build_own(model_kind.class_name, values, seed)
+    if not model_kind.estimator:
+        raise FixUsage(
+            "this model is an estimator of Python, which a file cannot make again",
+            hint="use og.evaluate or og.train with the estimator",
+        )
     estimator = model_kind.make()
     for name, value in (settings or {}).items():
         path = model_kind.parameters[name]

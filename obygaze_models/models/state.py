@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_models.models.estimator import unfitted
+from obygaze_models.models.estimator import NUMBER_KINDS, unfitted
 from obygaze_models.models.preprocessing import OUTPUTS, FittedSteps, steps_of
 from obygaze_models.models.registry import RUN_PARAMETERS, class_of_name, name_of_class
 
@@ -103,7 +103,7 @@ def _arrays_of(model: Any) -> StateArrays:
     """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
     arrays: StateArrays = {}
     for name, value in vars(model).items():
-        if _is_fitted(name):
+        if _is_fitted(name) and value is not None:
             _put(arrays, name, value)
     return arrays
 
@@ -114,12 +114,17 @@ def _put(arrays: StateArrays, name: str, value: Any) -> None:
         return
     if isinstance(value, list | tuple):
         for number, item in enumerate(value):
-            arrays[f"{name}/{number}"] = np.asarray(item)
+            _put(arrays, f"{name}/{number}", np.asarray(item))
         return
     array = np.asarray(value)
-    if array.dtype.kind not in "UO":
+    if array.dtype.kind in NUMBER_KINDS:
         arrays[name] = array
         return
+    if not all(isinstance(one, str) for one in array.ravel().tolist()):
+        raise FixInput(
+            f"the fitted attribute {name} is a {type(value).__name__}, which cannot be saved as an"
+            " array of numbers or words"
+        )
     text = np.ascontiguousarray(array, dtype=np.str_)
     arrays[name + _TEXT] = text.view(np.uint32).reshape(
         *text.shape, text.dtype.itemsize // 4
@@ -133,7 +138,8 @@ def _set_arrays(model: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         if not _is_fitted(attribute):
             raise Corrupt(f"unknown array {name!r} in the saved {type(model).__name__}")
         setattr(model, attribute, _take(model, arrays, name))
-    model.check_state()
+    if hasattr(model, "check_state"):
+        model.check_state()
 
 
 def _take(model: Any, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
@@ -143,7 +149,7 @@ def _take(model: Any, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
             return _text(value)
         return value.item() if value.ndim == 0 else value
     inside = _inside(arrays, name)
-    part = model.part(name.removesuffix("_"))
+    part = model.part(name.removesuffix("_")) if hasattr(model, "part") else None
     if _is_estimator(part):
         fresh = unfitted(part)
         _set_arrays(fresh, inside)

@@ -18,7 +18,8 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store
 from obygaze_features.store.joining import open_store
-from obygaze_models.models.registry import DEFAULT_TASK
+from obygaze_models.models.examples import fewest_examples, known_concepts
+from obygaze_models.models.registry import DEFAULT_TASK, MIN_CLIPS
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, parse_task
 from obygaze_models.protocols.schema import Data, Task
@@ -32,17 +33,25 @@ READS_VECTORS = (
 )
 
 
-class Dataset(NamedTuple):
-    """Arrays for scikit-learn, with a row for each clip that has a label and features.
-
-    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row ("" where
-    the manifest has no films) and `ids` the clip of each row.
-    """
-
+class _Arrays(NamedTuple):
     X: NDArray[np.float32]
     y: NDArray[np.int64]
     groups: NDArray[np.str_]
     ids: NDArray[np.str_]
+
+
+class Dataset(_Arrays):
+    """Arrays for scikit-learn, with a row for each clip that has a label and features.
+
+    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row ("" where
+    the manifest has no films) and `ids` the clip of each row. These four can be unpacked.
+    `concepts` has a column for each of `concept_names`, the concepts with at least three clips with
+    and three without them: 1 for a clip with the concept, 0 for a clip without it, -1 for a clip
+    that is not used (`concept_targets`).
+    """
+
+    concepts: NDArray[np.int64]
+    concept_names: tuple[str, ...]
 
     def __repr__(self) -> str:
         n_films = len(set(self.groups.tolist()) - {""})
@@ -61,7 +70,7 @@ def dataset(
     array: str | None = None,
     workspace: PathLike | None = None,
 ) -> Dataset:
-    """Return X, y, groups and ids of one task, for scikit-learn.
+    """Return X, y, groups and ids of one task, and its concepts, for scikit-learn.
 
     Clips without features are excluded; `og.open_store(...).matrix(...)` gives the reasons.
 
@@ -82,6 +91,8 @@ def dataset(
         >>> X, y, groups, ids = og.dataset("mine", "films", task="EN_S")
         >>> X.shape, sorted(set(y.tolist()))
         ((46, 8), [0, 1])
+        >>> og.dataset("mine", "films", task="EN_S").concept_names
+        ('Look', 'Body')
     """
     clips = read_manifest(manifest, workspace=workspace)
     stores = {"features": open_store(store, workspace=workspace)}
@@ -103,12 +114,24 @@ def dataset(
     (features,) = inputs.stores
     labels = inputs.labels[name]
     rows = np.flatnonzero(features.present & (labels >= 0))
-    return Dataset(
+    table = inputs.table
+    arrays = Dataset(
         X=features.of(rows),
         y=labels[rows].astype(np.int64),
-        groups=inputs.table.films[rows],
-        ids=inputs.table.id_array[rows],
+        groups=table.films[rows],
+        ids=table.id_array[rows],
     )
+    known = known_concepts(
+        table.concept_names,
+        table.levels[rows],
+        table.has_concept[rows],
+        table.is_open_concept[rows],
+    )
+    targets = known.targets["absent"]
+    columns = np.flatnonzero(fewest_examples(targets) >= MIN_CLIPS).tolist()
+    arrays.concepts = targets[:, columns]
+    arrays.concept_names = tuple(known.names[column] for column in columns)
+    return arrays
 
 
 def _parse_task(described: Mapping[str, Any]) -> Task:

@@ -19,7 +19,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.overwrite import is_made_by_obygaze
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.untrusted_text import safe_text
-from obygaze_features.core.user_code import is_of_sklearn, is_user_code
+from obygaze_features.core.user_code import is_user_code
 from obygaze_features.core.user_code import trust as trust_code
 from obygaze_features.core.workspace import (
     EXPECTED,
@@ -28,13 +28,15 @@ from obygaze_features.core.workspace import (
     is_url,
     last_part,
 )
-from obygaze_models.models.registry import trainable
+from obygaze_models.models.registry import DEFAULT_TASK, ESTIMATOR
 
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
+    from obygaze_models.models.estimator import AnyEstimator
     from obygaze_models.runner.files import Run
     from obygaze_models.zoo import SavedModel
+    from obygaze_models.zoo.saving import HasModel
 
 # Store is imported for type checkers only, so that the commands start fast.
 OneStore: TypeAlias = Union[PathLike, "Store"]
@@ -136,8 +138,71 @@ def run(
     return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
 
 
+def evaluate(
+    estimators: AnyEstimator | Sequence[AnyEstimator] | Mapping[str, AnyEstimator],
+    stores: PathLike
+    | Store
+    | Sequence[PathLike | Store]
+    | Mapping[str, PathLike | Store],
+    manifest: PathLike | Manifest | None = None,
+    *,
+    task: str = DEFAULT_TASK,
+    changes: Sequence[str] = (),
+    output: PathLike | None = None,
+    n_jobs: int = 0,
+    force: bool = False,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Test estimators of scikit-learn on unseen films, by the protocol honest.
+
+    Each estimator is cloned and fitted in each fold. Its `fit` gets what its signature names:
+    `groups` are the films, `concepts` the concepts of the clips. With several estimators, the p of
+    each is corrected for their number.
+
+    Args:
+        estimators: An estimator, a list of estimators, or a mapping of names to estimators.
+        stores: Features, as in `run`.
+        manifest: The manifest of the clips. The default is the only manifest of the workspace.
+        task: The label to predict, as in `run`.
+        changes: A changed key of the protocol honest, such as report.replicates=200.
+        output: The name of the run in the workspace, or a folder.
+        n_jobs: Number of training processes.
+        force: Replace the output if it exists.
+        progress: Whether to show a progress bar on stderr, or a function that makes the bar.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> probes = [og.RidgeProbe(), og.LogisticProbe(C=0.1)]
+        >>> found = og.evaluate(probes, "mine", "films", task="EN_S", output="two")
+        >>> sorted(set(found.results.query("against_model == 'random'")["model"]))
+        ['logisticprobe', 'ridgeprobe']
+    """
+    from obygaze_models.protocols.clips import with_view
+    from obygaze_models.protocols.reading import load_protocol, require_each_once
+    from obygaze_models.protocols.tasks import with_tasks
+    from obygaze_models.runner.estimators import describe_estimators, with_estimators
+
+    require_each_once(changes)
+    described = describe_estimators(estimators)
+    honest = load_protocol("honest", changes, [task])
+    clips, path = resolve_manifest(manifest, workspace)
+    named_stores = open_stores(stores, workspace)
+    honest = replace(honest, data=with_view(honest.data, clips, named_stores))
+    chosen = with_tasks(with_estimators(honest, described), [task], clips)
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.run import run_protocol
+
+    inputs = gather(chosen, clips, path, named_stores)
+    inputs = replace(inputs, estimators=dict(described.values()))
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("runs", name)
+    watch = progress_bars(progress, "steps")
+    return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
+
+
 def train(
-    model: str,
+    model: str | AnyEstimator,
     store: PathLike
     | Store
     | Sequence[PathLike | Store]
@@ -155,11 +220,12 @@ def train(
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are from fits with the same settings or choices, tested on unseen films. The saved
-    model is then trained on all clips. `og.models.kinds` lists the model types. A class of your own
-    can be tested with `run`, but not saved.
+    model is then trained on all clips. A model whose fit is not arrays and numbers, such as a
+    forest or a class of your own, is refused before the first fit: `og.evaluate` tests it.
 
     Args:
-        model: The model type.
+        model: A model type (`og.models.kinds` lists them), the name of a class of scikit-learn,
+            such as sklearn.naive_bayes.GaussianNB, an estimator, or a pipeline.
         store: Features: a store, or a mapping of its name in tables to the store.
         manifest: The manifest of the clips and labels. The default is the only manifest of the
             workspace.
@@ -177,12 +243,7 @@ def train(
         >>> model.info.kind
         'ridge'
     """
-    if not isinstance(model, str):
-        raise FixUsage(
-            f"expected the name of a model type, got {model!r}",
-            hint=f"use one of {', '.join(trainable())}",
-        )
-    if is_user_code(model) or is_of_sklearn(model):
+    if is_user_code(model):
         words = ["obygaze", "run", "honest"]
         for one in store if isinstance(store, list | tuple) else [store]:
             words += ["--store", str(one)]
@@ -195,25 +256,33 @@ def train(
         if output is not None:
             words += ["-o", str(output)]
         raise FixUsage(
-            f"expected a model type of obygaze, got {model}, which can be tested but not saved",
+            f"expected a model type of obygaze or scikit-learn, got {model}, which can be tested"
+            " but not saved",
             hint=shell_line(words),
         )
     trust_code(changes)
     clips, path = resolve_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
     # Imported late, so that a wrong name is reported before scikit-learn is imported.
+    from obygaze_models.runner.estimators import describe_estimators
     from obygaze_models.runner.files import check_run_folder, is_same_run
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
     from obygaze_models.runner.training import (
+        check_can_be_saved,
         evaluated_by,
         fit_final,
         training_protocol,
     )
     from obygaze_models.zoo.saving import MODEL_FILE, check_target, load_folder
 
-    chosen = training_protocol(model, task, clips, changes, named_stores)
+    described = {} if isinstance(model, str) else describe_estimators(model)
+    kind = model if isinstance(model, str) else ESTIMATOR
+    chosen = training_protocol(
+        kind, task, clips, changes, named_stores, described=described
+    )
     inputs = gather(chosen, clips, path, named_stores)
+    inputs = replace(inputs, estimators=dict(described.values()))
     here = Workspace.of(workspace)
     name = inputs.default_name if output is None else os.fspath(output)
     folder = here.target("runs", name)
@@ -232,6 +301,7 @@ def train(
     replaces = force or (is_own and is_same_run(folder, inputs.identity))
     check_target(model_folder, model_folder.name, force=replaces)
     check_run_folder(folder, inputs.identity, force=force)
+    check_can_be_saved(inputs)
     finished = run_protocol(
         inputs,
         folder,
@@ -339,7 +409,7 @@ def _last_name(location: str) -> str:
 
 
 def test_model(
-    model: PathLike | SavedModel,
+    model: PathLike | HasModel,
     store: PathLike | Store,
     manifest: PathLike | Manifest | None = None,
     *,
@@ -374,9 +444,9 @@ def test_model(
     stores = open_stores(store, workspace)
     # Imported late, so that a wrong name is reported before NumPy is imported.
     from obygaze_models.runner.testing import inputs_of_test, run_test
-    from obygaze_models.zoo.saving import load_model
+    from obygaze_models.zoo.saving import read_model
 
-    saved = load_model(model, workspace=workspace)
+    saved = read_model(model, workspace=workspace)
     inputs = inputs_of_test(saved, task, changes, clips, stores)
     name = inputs.default_name if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("runs", name)

@@ -102,6 +102,8 @@ class Inputs:
     labels: Labels
     stores: Sequence[Features]
     texts: Mapping[str, TextFile] = field(default_factory=dict)
+    # The estimators of Python by their description, which is a setting of their models.
+    estimators: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def identity(self) -> str:

@@ -44,7 +44,6 @@ from obygaze_models.models.fitting import NO_SETTING
 from obygaze_models.models.registry import (
     BASELINES,
     find_kind,
-    finds_concepts,
     has_epochs,
 )
 from obygaze_models.protocols.kinds import offered_values
@@ -281,15 +280,19 @@ def try_models(run: StoreRun) -> None:
             n_validation = sum(len(one.validation) for one in folds)
             if not n_validation:
                 raise _without_choice(name)
-        if not find_kind(model.kind).class_name:
+        if find_kind(model.kind).estimator:
             continue
-        labels = run.labels[pair[0]][held.train]
-        of_both = [held.train[labels == number][:HANDFUL] for number in (0, 1)]
-        few = replace(held, train=np.sort(np.concatenate(of_both)))
         try:
-            _try_model(run, model, few)
+            _try_model(run, model, handful(run, pair[0], held))
         except FixInput:
             _try_model(run, model, held)
+
+
+def handful(run: StoreRun, task: str, held: HeldOut) -> HeldOut:
+    """Return a fold that trains on a few of its training clips of each class."""
+    labels = run.labels[task][held.train]
+    of_both = [held.train[labels == number][:HANDFUL] for number in (0, 1)]
+    return replace(held, train=np.sort(np.concatenate(of_both)))
 
 
 def _try_model(run: StoreRun, model: Model, held: HeldOut) -> None:
@@ -349,7 +352,7 @@ def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
     for pair, number, held in run.every_fold:
         for name, model in run.models.items():
             own = run.for_model(model, held)
-            rows = _fit_key(model, own)
+            rows = _fit_key(run, model, own)
             start = 0
             n_repeats = 1
             if has_epochs(model.kind):
@@ -369,9 +372,9 @@ def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
     return [*by_fold.values()]
 
 
-def _fit_key(model: Model, held: HeldOut) -> tuple[bytes, ...]:
+def _fit_key(run: StoreRun, model: Model, held: HeldOut) -> tuple[bytes, ...]:
     """Return a key of all rows that a fit depends on. Fits with equal keys are the same."""
-    if finds_concepts(model.kind, model.settings):
+    if run.finds_concepts(model):
         return held.make_key("train", "validation", "hidden", "excluded")
     if has_epochs(model.kind):  # validation rows decide only at which epoch a fit stops
         return held.make_key("train")

@@ -1,6 +1,7 @@
 """One store with the folds of its clips, and fits of models on it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,9 +36,11 @@ from obygaze_models.models.linear_solvers import RowMemory
 from obygaze_models.models.preprocessing import last_step, with_preprocessing
 from obygaze_models.models.registry import (
     BASELINES,
+    ESTIMATOR,
     build,
     choose_solver,
     find_kind,
+    finds_concepts,
     has_epochs,
 )
 from obygaze_models.protocols.clips import LabelArray, TaskClips
@@ -66,7 +69,8 @@ class StoreRun:
     features: Features | None
     folds: Folds
     sentences: Mapping[str, Sentences] = field(default_factory=dict)
-    _stopping: dict[str, bool] = field(default_factory=dict)
+    estimators: Mapping[str, Any] = field(default_factory=dict)
+    _unfitted: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -101,11 +105,22 @@ class StoreRun:
     def stops_early(self, model: Model) -> bool:
         """Return whether the fits of a model stop on validation clips."""
         kind = find_kind(model.kind)
-        if not kind.class_name:
-            return kind.has_epochs
-        if model.kind not in self._stopping:
-            self._stopping[model.kind] = stops_early(build(model.kind))
-        return self._stopping[model.kind]
+        return kind.has_epochs if kind.estimator else stops_early(self.unfitted(model))
+
+    def finds_concepts(self, model: Model) -> bool:
+        """Return whether a model fits concept vectors on clips, and does not read sentences."""
+        if find_kind(model.kind).estimator:
+            return finds_concepts(model.kind, model.settings)
+        return reads_concepts(self.unfitted(model))
+
+    def unfitted(self, model: Model) -> Any:
+        """Return an estimator of code of others, which is asked what its fit takes."""
+        described = model.settings.get(ESTIMATOR, "")
+        key = f"{model.kind} {described}"
+        if key not in self._unfitted:
+            made = self.estimators[described] if described else build(model.kind)
+            self._unfitted[key] = made
+        return self._unfitted[key]
 
     @property
     def of_store(self) -> Features:
@@ -171,7 +186,7 @@ class StoreRun:
             known = estimator.get_params()
             for name, value in of_run.items():
                 for path in (name, f"bank__{name}"):
-                    if path in known:
+                    if path in known and known[path] in (None, "auto"):
                         estimator.set_params(**{path: value})
         return with_preprocessing(
             estimator,
@@ -226,7 +241,15 @@ def store_runs(inputs: Inputs) -> list[StoreRun]:
         elif protocol.splits.follow_scheme and table.has_video.any():
             usable = table.has_video
         folds = make_folds(protocol, table, inputs.labels, usable)
-        run = StoreRun(protocol, table, inputs.labels, features, folds, sentences)
+        run = StoreRun(
+            protocol,
+            table,
+            inputs.labels,
+            features,
+            folds,
+            sentences,
+            inputs.estimators,
+        )
         run.check_leaks(
             [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
         )
@@ -319,7 +342,10 @@ def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[
     """Return an unfitted estimator for each combination of settings in the grid of a model."""
     estimators = []
     for settings in candidates(model):
-        estimator = build(model.kind, for_task(settings, task), seed=seed)
+        if model.kind == ESTIMATOR:
+            estimator = deepcopy(run.estimators[settings[ESTIMATOR]])
+        else:
+            estimator = build(model.kind, for_task(settings, task), seed=seed)
         estimators.append(run.preprocess(estimator))
     return estimators
 

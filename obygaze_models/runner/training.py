@@ -5,6 +5,7 @@ same functions as in a run. No clips are held out for a test, but a perceptron s
 the validation clips of the first split.
 """
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ import numpy as np
 
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
+from obygaze_features.core.user_code import is_of_sklearn
 from obygaze_features.core.workspace import last_part
 from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.expression import quote_word
@@ -29,21 +31,24 @@ from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import AP, METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
-from obygaze_models.models.common import Floats
+from obygaze_models.models.common import FixTraining, Floats
 from obygaze_models.models.examples import RATED, concept_example_rows
-from obygaze_models.models.fitting import fit, reads_concepts
+from obygaze_models.models.fitting import fit, reads_concepts, score_features
 from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.preprocessing import last_step
 from obygaze_models.models.registry import (
     DEFAULT_TASK,
+    ESTIMATOR,
     MIN_CLIPS,
     PUBLISHED_TOLERANCE,
     VECTORS,
     build_bank,
     default_settings,
-    has_epochs,
+    find_kind,
+    public_path,
     trainable,
 )
+from obygaze_models.models.state import load_state, save_state
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, most_chosen
 from obygaze_models.protocols.reading import load_protocol, require_each_once
@@ -51,10 +56,12 @@ from obygaze_models.protocols.schedule import unit_name, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.answer import describe_cell, intervals_hold_for
+from obygaze_models.runner.estimators import Described
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import ON_BOTH_SIDES, find_limits
+from obygaze_models.runner.run import handful
 from obygaze_models.runner.store_run import StoreRun, fit_model, fit_seed, store_runs
 from obygaze_models.zoo.info import (
     CardMetric,
@@ -79,26 +86,38 @@ def training_protocol(
     manifest: Manifest,
     changes: Sequence[str] = (),
     stores: Mapping[str, Store] | None = None,
+    *,
+    described: Described | None = None,
 ) -> Protocol:
     """Return the protocol `honest` with one model and one task.
 
     Args:
-        name: A model type, or "cav" for concept vectors, which have a task for each concept.
+        name: A model type; "cav" for concept vectors, which have a task for each concept; a class
+            of scikit-learn; or "estimator" for the described estimator.
         task: The task (`protocols.tasks`), such as EN_S or rating>=2.
         manifest: The clips. Concepts of too few clips or films do not become tasks.
         changes: Keys of the protocol to change, or `model.KEY=VALUE` for the model.
         stores: The stores by name. The default view of the labels depends on their features.
+        described: The name, the description and the estimator, of one estimator of Python.
     """
-    if name not in trainable():
+    kind = name
+    own_keys = []
+    if described:
+        ((name, (text, _)),) = described.items()
+        own_keys = [f"models.{name}.{ESTIMATOR}={json.dumps(text)}"]
+    elif is_of_sklearn(kind):
+        name = kind.rpartition(".")[2].lower()
+    elif name not in trainable():
         raise FixUsage(
             f"unknown model {name!r}{near(name, trainable())}",
-            hint=f"use one of {', '.join(trainable())}",
+            hint=f"use one of {', '.join(trainable())}, or a class such as"
+            " sklearn.naive_bayes.GaussianNB",
         )
     if name == VECTORS and task != DEFAULT_TASK:
         raise FixUsage(
             f"expected no --task for {VECTORS}, got {task!r}: each concept vector has its own task",
         )
-    asked = [] if name == VECTORS else [f"models.{name}.kind={name}"]
+    asked = [] if name == VECTORS else [f"models.{name}.kind={kind}", *own_keys]
     if asked and not any(one.startswith(("grid.models", "grid=")) for one in changes):
         asked.append(f'grid.models=["{name}"]')
     for change in changes:
@@ -239,6 +258,37 @@ def fit_final(
     )
 
 
+def check_can_be_saved(inputs: Inputs) -> None:
+    """Raise an error before the first fit if the model of a training protocol cannot be saved.
+
+    A model of scikit-learn is fitted on a few clips and saved in memory. It must give these clips
+    the same scores when it is loaded again.
+    """
+    protocol = inputs.protocol
+    (model,) = (protocol.models[name] for name in protocol.model_names)
+    if find_kind(model.kind).estimator:
+        return
+    (run,) = store_runs(inputs)
+    task = protocol.train_tasks[0]
+    held = run.for_model(model, run.folds[task, task][0])
+    few = handful(run, task, held)
+    try:
+        (fitted,) = fit_model(run, model, task, [few], protocol.fit.seed)
+    except FixTraining:  # the run states the reason
+        return
+    description, arrays = save_state(fitted.estimator)
+    loaded = load_state(json.loads(json.dumps(description)), arrays)
+    X = run.rows.X[fitted.data.train]
+    if not np.array_equal(
+        score_features(loaded, X), score_features(fitted.estimator, X)
+    ):
+        raise FixInput(
+            f"{public_path(type(last_step(fitted.estimator)))} cannot be kept: when it is loaded"
+            " again, it gives clips other scores",
+            hint="test it with obygaze run or og.evaluate",
+        )
+
+
 def _vectors(run: StoreRun) -> _Kept:
     """Return the vectors of all concepts that are tasks. The vectors are found on all clips."""
     protocol = run.protocol
@@ -275,7 +325,7 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
     rows = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
     first = run.folds[task, task][0]
     held = first.without_test(rows)
-    if has_epochs(model.kind):
+    if run.stops_early(model):
         validation = np.intersect1d(rows, first.validation)
         train = np.setdiff1d(rows, validation)
         held = replace(held, train=train, validation=validation)
@@ -286,8 +336,11 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
     if asked != load_protocol("honest").tasks.get(task):
         classes = class_names(task, asked, run.labels[task], run.table)
     prefix = "p" if fitted.gives_probabilities else "score"
+    kind = model.kind
+    if not find_kind(kind).estimator:
+        kind = public_path(type(last_step(fitted.estimator)))
     facts = {
-        "kind": model.kind,
+        "kind": kind,
         "task": task,
         "classes": tuple(classes),
         "chosen": chosen,

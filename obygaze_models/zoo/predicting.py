@@ -40,7 +40,7 @@ from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_hashes
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo
-from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
+from obygaze_models.zoo.saving import HasModel, SavedModel, read_model, score_columns
 from obygaze_models.zoo.training_overlap import (
     COPY,
     IN_SAMPLE,
@@ -224,7 +224,7 @@ class Predicted:
 
 
 def predict(
-    model: PathLike | SavedModel,
+    model: PathLike | HasModel,
     store: PathLike | Store,
     clips: PathLike | Iterable[str | Clip] | None = None,
     *,
@@ -258,7 +258,7 @@ def predict(
         >>> predicted.clip_ids, predicted.basis
         (['alba-001', 'alba-002'], ['out-of-fold', 'film-seen'])
     """
-    saved = load_model(model, workspace=workspace)
+    saved = read_model(model, workspace=workspace)
     opened = _opened(saved, store, manifest, workspace)
     given: Any = clips
     listed: list[Any] | None = None if clips is None else clip_ids(given)
@@ -616,10 +616,15 @@ def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
 
     A concept bank has no scores.
     """
+    # Classes that are numbers may have any order; the names of the model are in that of numbers.
+    classes = np.asarray(getattr(estimator, "classes_", ()))
+    is_reversed = classes.dtype.kind in "biuf" and bool((np.diff(classes) < 0).any())
     if hasattr(estimator, "predict_proba"):
-        return estimator.predict_proba(X), True
+        scores = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        return (scores[:, ::-1] if is_reversed else scores), True
     if hasattr(estimator, "decision_function"):
-        return estimator.decision_function(X)[:, None], False
+        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)[:, None]
+        return (-scores if is_reversed else scores), False
     return np.zeros((len(X), 0)), False
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from os import PathLike as AnyPath
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -66,6 +67,11 @@ class SavedModel:
     folder: Path
     clips: TrainingClips | None = None
 
+    @property
+    def saved(self) -> SavedModel:
+        """This model."""
+        return self
+
     def __repr__(self) -> str:
         info = self.info
         features = f"{info.features.backbone} {info.features.array}"
@@ -82,6 +88,14 @@ class SavedModel:
             "path": str(self.folder),
             "kind": self.info.kind,
         }
+
+
+class HasModel(Protocol):
+    """A saved model, or what has one as `saved`, such as the result of `og.load_model`."""
+
+    @property
+    def saved(self) -> Any:
+        """The saved model."""
 
 
 def save_model(
@@ -166,24 +180,17 @@ def save_model(
     return folder
 
 
-def load_model(
-    model: PathLike | SavedModel, *, workspace: PathLike | None = None
+def read_model(
+    model: PathLike | HasModel, *, workspace: PathLike | None = None
 ) -> SavedModel:
-    """Load a saved model; no code of the model is run.
+    """Return a saved model without scikit-learn.
 
-    Sizes and checksums are checked first. A `SavedModel` is returned unchanged.
-
-    Args:
-        model: The name of a model of the workspace, or its folder.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> og.load_model("kept").info.task
-        'EN_S'
+    A model that was read or loaded before is not read again.
     """
-    if isinstance(model, SavedModel):
-        return model
-    return load_folder(Workspace.of(workspace).existing("models", model))
+    if isinstance(model, str | AnyPath):
+        return load_folder(Workspace.of(workspace).existing("models", model))
+    saved: SavedModel = model.saved
+    return saved
 
 
 def load_folder(folder: Path) -> SavedModel:

@@ -34,6 +34,7 @@ from obygaze_models.zoo.saving import (
     CARD_FILE,
     MAX_BYTES,
     MODEL_FILE,
+    HasModel,
     SavedModel,
     load_folder,
     read_checked,
@@ -61,7 +62,7 @@ class ModelCard:
 
 
 def show_model(
-    model: PathLike | SavedModel,
+    model: PathLike | HasModel,
     *,
     workspace: PathLike | None = None,
 ) -> ModelCard:
@@ -73,9 +74,8 @@ def show_model(
         model: The name of a model of the workspace, or its folder.
         workspace: The workspace, if it is not the current one.
     """
-    if isinstance(model, SavedModel):
-        model = model.folder
-    folder = Workspace.of(workspace).existing("models", model)
+    place = model if isinstance(model, str | os.PathLike) else model.saved.folder
+    folder = Workspace.of(workspace).existing("models", place)
     document = read_document(folder)
     for name in (ARRAYS_FILE, CARD_FILE):
         read_checked(folder, name, document)

@@ -47,7 +47,8 @@ def run(workspace):
 # In an order in which each finds what those before it have made.
 FUNCTIONS_WITH_EXAMPLES = (
     *("read_manifest", "open_store", "search", "load_backbone", "extract"),
-    *("dataset", "run", "read_run", "train", "load_model", "predict", "report"),
+    *("load_demo", "dataset", "run", "read_run", "evaluate", "train", "load_model"),
+    *("predict", "report"),
     "compare",
 )
 

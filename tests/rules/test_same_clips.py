@@ -78,8 +78,8 @@ from obygaze_models.zoo import (
     ModelInfo,
     TrainingClips,
     TrainingData,
-    load_model,
     predict,
+    read_model,
     save_model,
 )
 
@@ -369,7 +369,7 @@ def at_a_prediction(ours: Facts, theirs: Facts, folder: Path) -> None:
     """A model that was trained on the clips of one source predicts those of the other."""
     saved = model_of(manifest_of(ours), folder)
     store = store_of(theirs, folder / "s")
-    predicted = predict(load_model(saved), store)
+    predicted = predict(read_model(saved), store)
     for note in predicted.warnings:
         warnings.warn(note, ObygazeWarning, stacklevel=1)
 
@@ -628,7 +628,7 @@ def said_of_export(manifest: Manifest, store: Store, folder: Path) -> str:
 
 def said_of_prediction(manifest: Manifest, store: Store, folder: Path) -> str:
     predicted = predict(
-        load_model(model_of(manifest, folder)), store, manifest=manifest
+        read_model(model_of(manifest, folder)), store, manifest=manifest
     )
     return " ".join(predicted.warnings)
 

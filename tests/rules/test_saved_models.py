@@ -29,7 +29,7 @@ from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.training import fit_final, training_protocol
-from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
+from obygaze_models.zoo import Predicted, SavedModel, predict, read_model
 
 FILMS = films(4, 12, seed=5, runs_on=0.3)
 SENSES = {
@@ -94,7 +94,7 @@ def kept(drawn: Drawn, store: Store, folder: Path) -> tuple[Run, SavedModel]:
     protocol = training_protocol(drawn.kind, drawn.task, manifest, changes, stores)
     inputs = gather(protocol, manifest, "made-up", stores)
     run = run_protocol(inputs, folder / "run", n_jobs=1)
-    return run, load_model(fit_final(inputs, run, folder / "kept"))
+    return run, read_model(fit_final(inputs, run, folder / "kept"))
 
 
 def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -> None:

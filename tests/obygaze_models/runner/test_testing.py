@@ -30,7 +30,7 @@ from obygaze_models.zoo import (
     ModelInfo,
     TrainingClips,
     TrainingData,
-    load_model,
+    read_model,
     save_model,
 )
 from obygaze_models.zoo.info import Classes
@@ -277,7 +277,7 @@ def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) 
     assert (run_on(here).folder / "predictions.csv").read_bytes() == table
     other = LogisticProbe(C=0.01)
     other.fit(X[:20], np.arange(20) % 2)
-    saved = load_model("theirs", workspace=here)
+    saved = read_model("theirs", workspace=here)
     save_model(other, saved.info, saved.folder, X[:20], clips=saved.clips, force=True)
     with pytest.raises(AlreadyThere):
         run_on(here)

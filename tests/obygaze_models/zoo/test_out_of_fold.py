@@ -30,7 +30,7 @@ from obygaze_models.runner.training import (
     out_of_fold_scores,
     training_protocol,
 )
-from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict
+from obygaze_models.zoo import SavedModel, TrainingClips, predict, read_model
 from obygaze_models.zoo.info import read_training_clips
 
 MANIFEST = films(5, 24)
@@ -59,7 +59,7 @@ def kept(folder, store, kind, *changes, task="ENHN_S", manifest=TRAINED):
     )
     run = run_protocol(inputs, folder / "run", n_jobs=1)
     fit_final(inputs, run, folder / "kept")
-    return load_model(folder / "kept"), run
+    return read_model(folder / "kept"), run
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
 def ridge(trained: Path, tmp_path: Path) -> SavedModel:
     """A copy of a trained model, to be changed."""
     shutil.copytree(trained, tmp_path / "ridge")
-    return load_model(tmp_path / "ridge")
+    return read_model(tmp_path / "ridge")
 
 
 def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
@@ -134,7 +134,7 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(tmp_path, store, 
     document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
     del document["files"]["training-clips.csv"]
     write_model_json(ridge.folder, document)
-    without_list = load_model(ridge.folder)
+    without_list = read_model(ridge.folder)
     assert without_list.clips is None
     found = predict(without_list, store)
     assert set(found.clip_ids) == {clip for clip in LEVEL if FILM[clip] == LAST}
@@ -148,10 +148,10 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(tmp_path, store, 
     document["training"]["films"] = []
     write_model_json(ridge.folder, document)
     with pytest.raises(FixInput, match="may have been trained on this one"):
-        predict(load_model(ridge.folder), store)
+        predict(read_model(ridge.folder), store)
     document["training"].update(n_clips=0, n_films=0)
     write_model_json(ridge.folder, document)
-    assert set(predict(load_model(ridge.folder), store).basis) == {"unseen"}
+    assert set(predict(read_model(ridge.folder), store).basis) == {"unseen"}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_list_of_training_clips_that_is_none_is_refused(ridge, data) -> None:
     document["files"]["training-clips.csv"] = [len(data), sha256_bytes(data)]
     write_model_json(ridge.folder, document)
     with pytest.raises(Corrupt) as caught:
-        load_model(ridge.folder)
+        read_model(ridge.folder)
     assert "training-clips.csv" in str(caught.value)
 
 

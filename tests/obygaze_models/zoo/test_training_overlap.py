@@ -27,8 +27,8 @@ from obygaze_models.zoo import (
     SavedModel,
     TrainingClips,
     TrainingData,
-    load_model,
     predict,
+    read_model,
     save_model,
 )
 
@@ -66,7 +66,7 @@ def saved(folder: Path, clips: ClipTable = TRAINED) -> SavedModel:
     scores = np.full(len(X), 0.25)
     scores[-1] = np.nan
     of_training = TrainingClips(clips, {"p:S": scores, "p:EN": 1 - scores})
-    return load_model(
+    return read_model(
         save_model(probe, info, folder / "models" / "kept", X, clips=of_training)
     )
 
@@ -255,7 +255,7 @@ def test_what_is_kept_of_the_training(tmp_path: Path) -> None:
     protocol = training_protocol("ridge", "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    model = load_model(fit_final(inputs, run, tmp_path / "model", store=store))
+    model = read_model(fit_final(inputs, run, tmp_path / "model", store=store))
     trained = [clip for clip in clips if clip.movie_id != last and clip.level != "NS"]
     assert model.clips is not None
     kept = model.clips.facts

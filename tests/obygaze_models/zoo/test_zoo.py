@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 import struct
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec import structs
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import RandomForestClassifier
 from support.cli import call_obygaze
 from support.fake_hub import hub_here
 from support.kills import kill_everywhere
@@ -41,8 +42,9 @@ from obygaze_models.zoo.info import (
     TrainingData,
     model_card_text,
 )
+from obygaze_models.zoo.pipeline import load_model
 from obygaze_models.zoo.predicting import predict
-from obygaze_models.zoo.saving import check_target, load_model, save_model
+from obygaze_models.zoo.saving import check_target, read_model, save_model
 from obygaze_models.zoo.sharing import pull_model, push_model, show_model
 
 N, D = 40, 6
@@ -100,7 +102,7 @@ def test_a_clip_without_features_has_a_reason_and_no_score(saved, tmp_path, data
     rows[7] = rows[7]._replace(status="failed", reason="unreadable: x")
     made_store(tmp_path / "gap", rows, {"clip": data[0]}, recipe=a_recipe())
     asked = ["c-09", "c-07", "c-01"]
-    found = predict(load_model(saved), open_store(tmp_path / "gap"), asked)
+    found = predict(read_model(saved), open_store(tmp_path / "gap"), asked)
     assert found.clip_ids == ["c-09", "c-01"]
     assert found.absent == {"c-07": "failed: unreadable: x"}
     probe = LogisticProbe().fit(data[0], data[1])
@@ -126,10 +128,10 @@ def test_an_array_of_another_dtype_or_name_is_refused(saved, tmp_path, data) -> 
     with pytest.raises(
         Mismatch, match=r"float32 \[6\] in the array 'clip', got float16 \[6\]"
     ):
-        predict(load_model(saved), open_store(tmp_path / "half"))
+        predict(read_model(saved), open_store(tmp_path / "half"))
     made_store(tmp_path / "pooled", rows, {"pooled": X})
     with pytest.raises(Mismatch, match="in the array 'clip', got no such array"):
-        predict(load_model(saved), open_store(tmp_path / "pooled"))
+        predict(read_model(saved), open_store(tmp_path / "pooled"))
 
 
 @pytest.mark.parametrize("change", ["flipped", "pickle", "gone", "link"])
@@ -146,7 +148,7 @@ def test_damaged_arrays_are_refused(saved: Path, change: str) -> None:
     else:
         arrays.unlink()
     with pytest.raises(Corrupt) as caught:
-        load_model(saved)
+        read_model(saved)
     assert str(saved) in str(caught.value.where) or caught.value.where is None
 
 
@@ -168,10 +170,10 @@ def test_a_description_that_does_not_fit_is_refused(saved, change, error) -> Non
     change(document)
     write_model_json(saved, document)
     with pytest.raises(error):
-        load_model(saved)
+        read_model(saved)
     (saved / "model.json").write_text("{", "utf-8")
     with pytest.raises(Corrupt):
-        load_model(saved)
+        read_model(saved)
 
 
 @pytest.mark.parametrize("key", ["classes", "estimator"])
@@ -183,9 +185,9 @@ def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None
         document["estimator"]["params"]["C"] = 2
     (saved / "model.json").write_text(json.dumps(document), "utf-8")
     with pytest.raises(Corrupt, match="differs from its sha256 checksum"):
-        load_model(saved)
+        read_model(saved)
     write_model_json(saved, document)
-    load_model(saved)
+    read_model(saved)
 
 
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
@@ -200,7 +202,7 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     document["files"]["model.safetensors"] = mark
     write_model_json(saved, document)
     with pytest.raises(Corrupt, match="safetensors"):
-        load_model(saved)
+        read_model(saved)
 
 
 def test_words_in_another_order_are_refused(tmp_path, data) -> None:
@@ -221,7 +223,7 @@ def test_words_in_another_order_are_refused(tmp_path, data) -> None:
     with pytest.raises(
         Corrupt, match=r"the classes are S, EN in model\.json, but EN, S in the"
     ):
-        load_model(right)
+        read_model(right)
 
 
 def test_what_predicts_otherwise_when_loaded_is_not_saved(tmp_path, data, monkeypatch):
@@ -236,14 +238,13 @@ def test_what_predicts_otherwise_when_loaded_is_not_saved(tmp_path, data, monkey
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("kind", [LogisticRegression, LogisticProbe])
+@pytest.mark.parametrize("kind", [RandomForestClassifier, LogisticProbe])
 def test_what_is_no_fitted_kind_of_obygaze_is_not_saved(tmp_path, data, kind) -> None:
     X, y, _ = data
     model = kind()
     words = "features.width is 6 in model.json, but None in the estimator"
     if kind is not LogisticProbe:
-        words = f"{kind.__name__} cannot be saved as a model"
-    if kind is LogisticRegression:
+        words = f"{kind.__name__} cannot be kept"
         model.fit(X, y)
     with pytest.raises(FixInput, match=words):
         save_model(model, an_info(a_store(tmp_path, X)), tmp_path / "m", X)
@@ -258,7 +259,7 @@ def test_nothing_is_replaced_silently(saved: Path, tmp_path: Path, data: tuple) 
     with pytest.raises(AlreadyThere):
         save_model(other, an_info(store), saved, data[0])
     save_model(other, an_info(store), saved, data[0], force=True)
-    load_model(saved)
+    read_model(saved)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious.txt").write_text("x", "utf-8")
     with pytest.raises(AlreadyThere):
@@ -312,12 +313,12 @@ def test_a_card_of_gigabytes_does_not_come_with_a_model(saved, tmp_path) -> None
 def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
     saved, tmp_path, monkeypatch
 ):
-    model, size = load_model(saved), (saved / "model.safetensors").stat().st_size
+    model, size = read_model(saved), (saved / "model.safetensors").stat().st_size
     monkeypatch.setitem(saving.MAX_BYTES, "model.safetensors", size - 1)
     with pytest.raises(
         Corrupt, match=f"expected at most {size - 1:,} bytes, got {size:,}"
     ):
-        load_model(saved)
+        read_model(saved)
     with pytest.raises(FixInput, match=r"model\.safetensors must have .* bytes"):
         save_model(model.estimator, model.info, tmp_path / "large", np.ones((2, D)))
     assert not (tmp_path / "large").exists()
@@ -342,7 +343,7 @@ def test_a_location_may_name_the_sha256_of_the_model(saved, tmp_path) -> None:
 
 def test_a_pulled_model_has_the_name_under_which_it_is_kept_here(saved, tmp_path):
     theirs = pull_model(str(saved), tmp_path / "models" / "theirs")
-    assert theirs.info == structs.replace(load_model(saved).info, name="theirs")
+    assert theirs.info == structs.replace(read_model(saved).info, name="theirs")
     card = str(show_model("theirs", workspace=tmp_path))
     assert card.startswith("# theirs\n")
     assert "obygaze models predict theirs STORE" in card
@@ -421,15 +422,19 @@ def test_push_to_a_bucket_or_the_hub_replaces_no_model(
 ):
     url = request.getfixturevalue(place)
     probe = LogisticProbe().fit(data[0], 1 - data[1])
-    info = load_model(saved).info
+    info = read_model(saved).info
     other = save_model(probe, info, tmp_path / "another" / "toy", data[0])
     push_model(saved, url)
     push_model(saved, url)
     with pytest.raises(AlreadyThere, match="a different model exists here"):
         push_model(other, url)
-    expected = load_model(saved).estimator.coef_
+    expected = read_model(saved).estimator.coef_
     found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_
     np.testing.assert_array_equal(found, expected)
+    # Without a copy in the workspace.
+    loaded = load_model(url, workspace=tmp_path / "empty")
+    np.testing.assert_array_equal(loaded[-1].coef_, expected)
+    assert not (tmp_path / "empty").exists()
 
 
 def test_push_writes_to_no_address_with_other_files(hub, saved, tmp_path) -> None:
@@ -450,7 +455,7 @@ def test_push_writes_to_no_address_with_other_files(hub, saved, tmp_path) -> Non
 def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
     saved, tmp_path, data
 ):
-    info, X, y = load_model(saved).info, data[0], data[1]
+    info, X, y = read_model(saved).info, data[0], data[1]
     old, new = LogisticProbe().fit(X, y), LogisticProbe().fit(X, 1 - y)
     elsewhere = save_model(new, info, tmp_path / "elsewhere" / "toy", X)
     expected = [model.predict_proba(X).tolist() for model in (old, new)]
@@ -461,7 +466,7 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
         seen = set[int]()
 
         def look(seen: set[int] = seen) -> None:
-            found = load_model(saved).estimator.predict_proba(X).tolist()
+            found = read_model(saved).estimator.predict_proba(X).tolist()
             seen.add(expected.index(found))
             save_model(old, info, saved, X, force=True)
             # What a killed process was writing has a hidden name.
@@ -473,7 +478,7 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
 
 
 def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
-    kept = load_model(saved)
+    kept = read_model(saved)
     (saved / "thesis.txt").write_text("mine")
     with pytest.raises(AlreadyThere, match="it contains 'thesis"):
         save_model(kept.estimator, kept.info, saved, np.ones((2, D)), force=True)
@@ -488,7 +493,7 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
 @pytest.mark.parametrize("manifest", ["films", "my films: all"])
 def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     hub = pytest.importorskip("huggingface_hub")
-    info = load_model(saved).info
+    info = read_model(saved).info
     metrics = {
         "ap": {"value": 0.84, "ci": (0.7, 0.9)},
         "auc": {"value": None, "ci": (None, None)},
@@ -499,6 +504,9 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     (result,) = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("ap", 0.84)
     assert result.dataset_name == manifest
+    assert card.data.library_name == "obygaze"
+    (block,) = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+    assert len(block.splitlines()) == 6 and 'og.load_model("toy")' in block
     assert "join" not in model_card_text(info)
     assert "**HN_S** (S against HN)" in model_card_text(info)
     # A data set of the hub with the name of the manifest is of somebody else.
@@ -506,7 +514,7 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
 
 
 def test_the_card_of_a_join_names_the_features_of_each_part(saved: Path) -> None:
-    info = load_model(saved).info
+    info = read_model(saved).info
     parts = []
     for name in ("seen", "heard"):
         part = structs.replace(info.features, backbone=name, fingerprint=name * 3)
@@ -520,7 +528,7 @@ def test_the_card_of_a_join_names_the_features_of_each_part(saved: Path) -> None
 
 
 def test_the_hint_names_the_command_that_makes_the_features_of_a_model(saved, tmp_path):
-    model = load_model(saved)
+    model = read_model(saved)
     recipe = a_recipe(backbone={"name": "other"})
     made_store(
         tmp_path / "other",

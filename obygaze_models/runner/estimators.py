@@ -1,0 +1,68 @@
+"""Estimators of Python in a run: their names and descriptions, and the protocol that tests them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.models.preprocessing import last_step
+from obygaze_models.models.registry import BASELINES, ESTIMATOR, SCORES
+from obygaze_models.protocols.schema import Model, Protocol, Question
+
+# For each name of a model: the description in the protocol, and the estimator.
+Described = Mapping[str, tuple[str, Any]]
+
+
+def describe_estimators(estimators: Any) -> Described:
+    """Return unfitted estimators by name, each with its description.
+
+    Args:
+        estimators: An estimator, a list of estimators, or a mapping of names to estimators. Without
+            names, an estimator has the name of its class; of equal names, later ones have a number.
+    """
+    from sklearn.base import clone
+
+    if isinstance(estimators, Mapping):
+        named = dict(estimators)
+    else:
+        named = {}
+        listed = estimators if isinstance(estimators, list | tuple) else [estimators]
+        for estimator in listed:
+            name = type(last_step(estimator)).__name__.lower()
+            same = [known for known in named if known.partition("-")[0] == name]
+            named[f"{name}-{len(same) + 1}" if same else name] = estimator
+    if not named:
+        raise FixUsage("expected at least one estimator, got none")
+    described = {}
+    for name, estimator in named.items():
+        is_estimator = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+        if not is_estimator or isinstance(estimator, type):
+            raise FixUsage(
+                f"expected an estimator of scikit-learn, got {estimator!r}",
+                hint="use an object such as og.RidgeProbe() or LinearSVC(), not a class or a name",
+            )
+        if not any(hasattr(estimator, one) for one in SCORES):
+            raise FixUsage(
+                f"{name} has neither predict_proba nor decision_function",
+                hint="use a classifier with scores",
+            )
+        text = " ".join(repr(estimator).split())
+        described[name] = (text, clone(estimator))
+    return described
+
+
+def with_estimators(honest: Protocol, described: Described) -> Protocol:
+    """Return the protocol with the estimators in place of its models.
+
+    The run is made for one question for each estimator: is it better than chance?
+    """
+    models = {}
+    for name, (text, _) in described.items():
+        models[name] = Model(ESTIMATOR, {ESTIMATOR: text})
+    asked: list[Question] = []
+    for question in honest.report.questions:
+        if question.second in BASELINES and not asked:
+            asked = [replace(question, first=name) for name in models]
+    report = replace(honest.report, questions=tuple(asked), concepts=False)
+    grid = replace(honest.grid, models=())
+    return replace(honest, models=models, grid=grid, report=report)
