@@ -67,6 +67,7 @@ CONTENTS = {
             "guide/audits",
             "guide/cluster",
             "python",
+            "models/README",
             "own-parts",
             "papers",
             "reports",
@@ -97,6 +98,13 @@ CONTENTS = {
             "api/audits",
             "api/maps",
             "api/core",
+        ]
+    },
+    "docs/models/README": {
+        "": [
+            *("models/ridge", "models/logistic", "models/svm", "models/mlp"),
+            *("models/frames", "models/cav", "models/pcbm", "models/zero-shot"),
+            "models/baselines",
         ]
     },
     "docs/design/README": {"": ["design/spine", "design/0*"]},
