@@ -121,7 +121,7 @@ def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:
         local = far.bytes_of("stores/films")
         assert objects == {f"features/films/{name}": local[name] for name in local}
         assert (
-            "1024 clips"
+            "1024 with features"
             in ws("store info s3://lab/features/films", env=environment).text
         )
         ws(f"store subset s3://lab/features/films {PART} -o part", env=environment)
