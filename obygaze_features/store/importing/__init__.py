@@ -32,6 +32,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
+from obygaze_features.store.atomic_files import make_hidden, remove_tree
 from obygaze_features.store.card import Terms
 from obygaze_features.store.importing.arrays import open_npz, open_tree
 from obygaze_features.store.importing.clips import match_clips
@@ -324,38 +325,43 @@ def _make_store(
         # Experiments read one vector per clip: the maximum of the tokens is stored with them.
         pool = "max"
         keep_frames = True
-    with name_in_errors(target):
-        clips = match_clips(files, manifest)
-        rows = ImportedRows(
-            files,
-            clips,
-            target.parent,
-            progress or Quiet(),
-            pool=pool,
-            keep_frames=keep_frames,
-            are_named=are_named,
+    staged = make_hidden(target)
+    try:
+        with name_in_errors(target):
+            clips = match_clips(files, manifest)
+            rows = ImportedRows(
+                files,
+                clips,
+                staged,
+                progress or Quiet(),
+                pool=pool,
+                keep_frames=keep_frames,
+                are_named=are_named,
+            )
+        # Without a backbone, it is unknown how the features were made. The files become part of the
+        # recipe, so that only an import of the same files has the same recipe.
+        backbone = backbone.strip()
+        facts: dict[str, Any] = {"backbone": backbone} if backbone else {ORIGIN: origin}
+        keys = files.keys or {}
+        renamed = {name: key for name, key in keys.items() if name != key}
+        if layer:
+            facts["layer"] = layer.strip()
+        elif backbone and renamed:
+            facts["arrays"] = renamed
+        if rows.pooling:
+            facts["pooling"] = rows.pooling
+        source = STATED if backbone else str(origin["format"])
+        written = write_store(
+            target,
+            rows,
+            arrays=rows.arrays,
+            recipe=Recipe.unknown(source, facts),
+            manifest=clips.manifest,
+            origins=[Origin(place, str(origin["sha256"]))],
+            terms=Terms(licence, citation),
         )
-    # Without a backbone, it is unknown how the features were made. The files become part of the
-    # recipe, so that only an import of the same files has the same recipe.
-    backbone = backbone.strip()
-    facts: dict[str, Any] = {"backbone": backbone} if backbone else {ORIGIN: origin}
-    keys = files.keys or {}
-    renamed = {name: key for name, key in keys.items() if name != key}
-    if layer:
-        facts["layer"] = layer.strip()
-    elif backbone and renamed:
-        facts["arrays"] = renamed
-    if rows.pooling:
-        facts["pooling"] = rows.pooling
-    written = write_store(
-        target,
-        rows,
-        arrays=rows.arrays,
-        recipe=Recipe.unknown(STATED if backbone else str(origin["format"]), facts),
-        manifest=clips.manifest,
-        origins=[Origin(place, str(origin["sha256"]))],
-        terms=Terms(licence, citation),
-    )
+    finally:
+        remove_tree(staged)
     remarks = [*files.notes, *clips.notes]
     if rows.left_out:
         remarks.append(

@@ -1,12 +1,14 @@
 """Read the values of imported files: pool them, apply masks, and find invalid numbers.
 
-Each array is read once, into a temporary file. A later change of an imported file therefore does
-not change the new store.
+Each array is read once, into temporary files. A later change of an imported file therefore does not
+change the new store. If the rows keep their order, the temporary files are files of the new store,
+which are linked into it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.untrusted_text import safe_text
+from obygaze_features.store.atomic_files import write_file
+from obygaze_features.store.decoding import Rows, index_bytes, stored_chunk_bytes
+from obygaze_features.store.encoding import encode_file, fill_rows, stored_dtype
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.clips import Clips
 from obygaze_features.store.importing.files import (
@@ -36,8 +41,9 @@ from obygaze_features.store.layout import (
     TIMES,
     Array,
     belongs_to,
+    with_file_rows,
 )
-from obygaze_features.store.making import rows_not_finite
+from obygaze_features.store.making import FinishedFile, rows_not_finite
 from obygaze_features.store.rows import FAILED, OK, RowColumns
 
 POOLED = "pooled"
@@ -47,6 +53,70 @@ NOT_IN_FILES = "not in the files"
 # Bytes of a batch of rows: it fits into the cache of a processor.
 BATCH_BYTES = 2**20
 LEAST_ROW_BYTES = 2**8
+
+
+class StagedFiles:
+    """The files of an array of the new store, written once, while its rows are read.
+
+    Args:
+        array: The array.
+        path: The path of the files, without the number at its end.
+        n_rows: The number of rows.
+    """
+
+    def __init__(self, array: Array, path: Path, n_rows: int) -> None:
+        self.array = array
+        self._path = path
+        self._n_rows = n_rows
+        self._files: list[FinishedFile] = []
+        # The rows of the file that is written next.
+        self._rows = fill_rows(array, min(array.file_rows, n_rows))
+
+    def put(self, first: int, rows: Values) -> None:
+        """Add rows from number `first`, in ascending order; rows between have the fill value."""
+        while len(rows):
+            number, place = divmod(first, self.array.file_rows)
+            self._finish(number)
+            some = rows[: self.array.file_rows - place]
+            self._rows[place : place + len(some)] = some
+            first += len(some)
+            rows = rows[len(some) :]
+
+    def close(self) -> None:
+        """Write the last files."""
+        self._finish(self.array.n_files(self._n_rows))
+        del self._rows
+
+    def _finish(self, n_files: int) -> None:
+        """Write files, until there are `n_files`."""
+        while len(self._files) < n_files:
+            number = len(self._files)
+            n_rows = self._n_rows - number * self.array.file_rows
+            data, checks = encode_file(self.array, self._rows[:n_rows])
+            path = self._path.with_name(f"{self._path.name}.{number}")
+            self._files.append(FinishedFile(path, write_file(path, data.data), checks))
+            self._rows[:] = self.array.fill
+
+    def file(self, number: int) -> FinishedFile:
+        """Return a file."""
+        return self._files[number]
+
+    def read(self, rows: Rows) -> Values:
+        """Return rows, from the chunks of the files."""
+        array = self.array
+        values = np.empty((len(rows), *array.shape), stored_dtype(array))
+        files, places = np.divmod(rows, array.file_rows)
+        for number in np.unique(files).tolist():
+            is_here = files == number
+            data = np.memmap(self._files[number].path, np.uint8, "r")
+            n_chunks = (len(data) - index_bytes(array)) // stored_chunk_bytes(array)
+            stored = data[: n_chunks * stored_chunk_bytes(array)].reshape(n_chunks, -1)
+            for chunk in np.unique(places[is_here] // array.chunk_rows).tolist():
+                is_in_chunk = is_here & (places // array.chunk_rows == chunk)
+                content = np.asarray(stored[chunk, : array.chunk_bytes])
+                of_chunk = content.view(values.dtype).reshape(-1, *array.shape)
+                values[is_in_chunk] = of_chunk[places[is_in_chunk] % array.chunk_rows]
+        return values
 
 
 class ImportedRows:
@@ -101,6 +171,11 @@ class ImportedRows:
                 sources.append((POOLED if is_renamed else name, name, pool))
         progress.expect(len(sources) * (len(files.names) + n_rows))
         self._values_of: dict[str, Values] = {}
+        self._staged: dict[str, StagedFiles] = {}
+        # If each row of the store is the row of the same number in the files, the files of the
+        # store are written while these are read.
+        self._is_in_order = np.array_equal(clips.places, np.arange(len(files.names)))
+        self._file_rows = self._expect_file_rows(sources)
         problem_of_place = {-1: NOT_IN_FILES}
         used = set()
         for name, key, how in sources:
@@ -137,12 +212,43 @@ class ImportedRows:
         self._progress.advance(after - first)
         # Values of rows without features are ignored.
         places = np.maximum(self._places[first:after], 0)
+        staged = self._staged.get(array.name)
+        if staged is not None:
+            return staged.read(places).astype(array.dtype, copy=False)
         values = self._values_of[array.name]
         if np.array_equal(places, places[0] + np.arange(len(places))):
             values = values[places[0] : places[0] + len(places)]
         else:
             values = values[places]
         return values.astype(array.dtype, copy=False)
+
+    def finished_file(self, array: Array, number: int) -> FinishedFile | None:
+        """Return the staged file of an array if it has the rows of this file as they are stored."""
+        staged = self._staged.get(array.name)
+        if staged is None or staged.array != array:
+            return None
+        first = number * array.file_rows
+        rows = range(first, min(first + array.file_rows, len(self._places)))
+        if any(row in self.problems for row in rows):
+            return None
+        self._progress.advance(len(rows))
+        return staged.file(number)
+
+    def _expect_file_rows(self, sources: Sequence[tuple[str, str, str | None]]) -> int:
+        """Return the number of rows of each file of the new store, or 0 if it is not known yet."""
+        expected = []
+        for name, key, pool in sources:
+            column = self._files.arrays[key]
+            if key in self._files.unasked:
+                continue
+            if isinstance(column, ArrayOfClips):
+                return 0
+            shape = column.shape[1:]
+            if pool:
+                shape = shape[-1:]
+            dtype = stored_type(name, column.dtype, len(shape) + 1)
+            expected.append(Array.of(name, dtype.name, shape))
+        return min((array.file_rows for array in expected), default=0)
 
     def _stage(
         self, name: str, key: str, pool: str | None, problems: dict[int, str]
@@ -156,7 +262,10 @@ class ImportedRows:
         shape: tuple[int, ...] | None = None
         types = set()
         wide = np.dtype(np.float64 if name in (*TIMES, N_WORDS) else np.float32)
-        file = unnamed_file(self._folder)
+        file = None
+        staged = None
+        is_direct = self._is_in_order and self._file_rows > 0
+        is_direct = is_direct and not isinstance(self._files.arrays[key], ArrayOfClips)
         todo = self._batches(key)
         while todo:
             batch = todo.pop()
@@ -184,9 +293,18 @@ class ImportedRows:
                 )
             shape = values.shape[1:]
             types.add(values.dtype)
-            rows = np.ascontiguousarray(values, wide)
-            file.seek(batch.start * rows[0].nbytes)
-            file.write(rows.data)
+            if is_direct:
+                if staged is None:
+                    array = _array_of(name, values.dtype, shape)
+                    (array,) = with_file_rows([array], self._file_rows)
+                    path = self._folder / f"{len(self._staged)}.{name}"
+                    staged = StagedFiles(array, path, len(names))
+                staged.put(batch.start, values)
+            else:
+                file = file or unnamed_file(self._folder)
+                rows = np.ascontiguousarray(values, wide)
+                file.seek(batch.start * rows[0].nbytes)
+                file.write(rows.data)
             self._progress.advance(len(values))
         if shape is None:
             if key in self._files.unasked:
@@ -194,13 +312,14 @@ class ImportedRows:
             first = next(iter(problems.values()), "none")
             problem = f"{key}: no clip has usable values; the first clip: {first}"
             raise FixInput(problem, where=self._files.where)
-        dims = []
-        if name in OF_FRAMES and len(shape) == 1:
-            dims = [f"t{size}" for size in shape]
-        file.truncate(len(names) * math.prod(shape) * wide.itemsize)
-        staged = np.memmap(file, wide, "r", 0, (len(names), *shape))
-        self._values_of[name] = np.asarray(staged)
-        return Array.of(name, np.result_type(*types).name, shape, dims)
+        if staged is not None:
+            staged.close()
+            self._staged[name] = staged
+        if file is not None:
+            file.truncate(len(names) * math.prod(shape) * wide.itemsize)
+            mapped = np.memmap(file, wide, "r", 0, (len(names), *shape))
+            self._values_of[name] = np.asarray(mapped)
+        return _array_of(name, np.result_type(*types), shape)
 
     def _batches(self, key: str) -> list[slice]:
         """Return the batches of rows, the last batch first."""
@@ -237,11 +356,7 @@ class ImportedRows:
         if name in TIMES:
             # Times may be NaN: the padding of a short clip has no times.
             return values.astype(np.float64), wrong
-        # One vector per clip is stored as float32, as in all stores.
-        is_half = values.dtype == np.float16 and values.ndim > 2
-        dtype = np.dtype(np.float16 if is_half else np.float32)
-        if name == N_WORDS and values.ndim == 1 and values.dtype.kind in "iu":
-            dtype = np.dtype(np.int32)
+        dtype = stored_type(name, values.dtype, values.ndim)
         with np.errstate(over="ignore"):
             stored = values.astype(dtype, copy=False)
         is_wrong = np.zeros(len(stored), bool)
@@ -282,6 +397,29 @@ class ImportedRows:
             f"expected one value of {MASK} for each frame, got {mask.shape[1:]} for {key} of the"
             f" shape {values.shape[1:]}"
         )
+
+
+def stored_type(name: str, dtype: np.dtype[Any], n_dimensions: int) -> np.dtype[Any]:
+    """Return the type in which features, or numbers of words, are stored.
+
+    Args:
+        name: The name of the array in the store.
+        dtype: The type in the files.
+        n_dimensions: The number of dimensions of the array, with that of the rows.
+    """
+    if name == N_WORDS and n_dimensions == 1 and dtype.kind in "iu":
+        return np.dtype(np.int32)
+    # One vector per clip is stored as float32, as in all stores.
+    is_half = dtype == np.float16 and n_dimensions > 2
+    return np.dtype(np.float16 if is_half else np.float32)
+
+
+def _array_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Return an array of the new store."""
+    dims = []
+    if name in OF_FRAMES and len(shape) == 1:
+        dims = [f"t{size}" for size in shape]
+    return Array.of(name, dtype.name, shape, dims)
 
 
 def _pool(values: Values, mask: Values | None, pool: str) -> Values:

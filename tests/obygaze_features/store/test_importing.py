@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from support.damage import flip_bit
 from support.printed_lines import run_printed_lines
 from support.stores import imported, values_of
+from support.written_stores import lasting_bytes
 
 import obygaze as og
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Store, importing
+from obygaze_features.store import Store, importing, layout
 from obygaze_features.store.importing import (
     arrays,
     import_features,
@@ -167,11 +168,67 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch) -> None:
         def write(self, data: Any) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
+    def write_file(path: Path, data: Any) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
-    with pytest.raises(OSError, match="No space left") as raised:
-        import_features(file, tmp_path / "s")
-    assert raised.value.filename == str(tmp_path / "s")
-    assert list(tmp_path.iterdir()) == [file]
+    monkeypatch.setattr(staging, "write_file", write_file)
+    # Rows in the order of the file are written into files of the store, others are not.
+    for order in (IDS, IDS[::-1]):
+        manifest = a_manifest([Clip(one, "a") for one in order])
+        with pytest.raises(OSError, match="No space left") as raised:
+            import_features(file, tmp_path / "s", manifest=manifest)
+        assert raised.value.filename == str(tmp_path / "s")
+        assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("n_rows", [1, 255, 256, 257, 600])
+def test_rows_in_order_are_written_once(tmp_path, monkeypatch, n_rows: int) -> None:
+    """A store is the same whether its files were staged or written from rows.
+
+    A file has 256 rows here, and a chunk 16. What fails in one file stays in this file.
+    """
+    monkeypatch.setattr(layout, "FILE_BYTES", 2**20)
+    draws = np.random.default_rng(n_rows)
+    ids = [f"c{number:04d}" for number in range(n_rows)]
+    values = draws.standard_normal((n_rows, 1024)).astype("f4")
+    tokens = draws.standard_normal((n_rows, 2, 40)).astype("f2")
+    values[n_rows // 2, 3] = np.nan
+    if n_rows > 300:
+        tokens[299, 1] = np.inf
+    np.savez(tmp_path / "f.npz", clip_id=ids, clip=values, frames=tokens)
+    n_linked = 0
+    finished_file = staging.ImportedRows.finished_file
+
+    def counting(rows: Any, array: Any, number: int) -> Any:
+        nonlocal n_linked
+        found = finished_file(rows, array, number)
+        n_linked += found is not None
+        return found
+
+    if n_rows > 1:
+        monkeypatch.setattr(staging.ImportedRows, "finished_file", counting)
+        staged = import_features(tmp_path / "f.npz", tmp_path / "staged")
+        # Two arrays; a file with a failed row is written anew.
+        n_files = -(-n_rows // 256)
+        failed = {n_rows // 2 // 256, *([299 // 256] if n_rows > 300 else [])}
+        assert n_linked == 2 * (n_files - len(failed))
+        no_file = lambda *_: None  # noqa: E731
+        monkeypatch.setattr(staging.ImportedRows, "finished_file", no_file)
+        written = import_features(tmp_path / "f.npz", tmp_path / "written")
+        assert staged.failed == written.failed
+        one, two = (lasting_bytes(tmp_path / name) for name in ("staged", "written"))
+        assert one == two
+        store = open_store(tmp_path / "staged")
+        kept = [row for row in range(n_rows) if ids[row] not in staged.failed]
+        for name, expected in {"clip": values, "frames": tokens}.items():
+            found = store.matrix(name, missing="drop").values
+            np.testing.assert_array_equal(found, expected[kept])
+    else:
+        with pytest.raises(FixInput, match="no clip has usable features"):
+            import_features(tmp_path / "f.npz", tmp_path / "staged")
+    assert {path.name for path in tmp_path.iterdir()} <= {"f.npz", "staged", "written"}
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
