@@ -6,7 +6,6 @@ ending does not determine it. A new format is added only here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -178,7 +177,7 @@ def _import_frame(
                 workspace=workspace,
             )
         except ObygazeError as error:
-            raise _without_folder(error, f"{folder}{os.sep}") from None
+            raise _without_folder(error, str(Path(folder, "_"))[:-1]) from None
 
 
 def _without_folder(error: ObygazeError, folder: str) -> ObygazeError:

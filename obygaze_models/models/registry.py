@@ -376,7 +376,8 @@ def name_of_class(made: type) -> str:
             return name
     raise FixInput(
         f"{path} cannot be kept: a kept model is arrays and numbers, and no code",
-        hint="test it with obygaze run or og.evaluate; docs/own-parts.md lists what can be kept",
+        hint="test it with og.evaluate, or as models.mine.kind of a run; docs/own-parts.md lists"
+        " what can be kept",
     )
 
 

@@ -285,7 +285,7 @@ def check_can_be_saved(inputs: Inputs) -> None:
         raise FixInput(
             f"{public_path(type(last_step(fitted.estimator)))} cannot be kept: when it is loaded"
             " again, it gives clips other scores",
-            hint="test it with obygaze run or og.evaluate",
+            hint="test it with og.evaluate, or as models.mine.kind of a run",
         )
 
 

@@ -217,6 +217,6 @@ def test_a_store_that_is_being_filled(tmp_path: Path) -> None:
     sealed_store(tmp_path / "elsewhere" / "more")
     (tmp_path / "elsewhere" / "more").rename(tmp_path / "stores" / "more")
     shown = call_obygaze("store", "info", "more", cwd=tmp_path).ok()
-    assert "23 clips" in shown.stdout
+    assert "Clips     23 of" in shown.stdout
     listed = og.ls(workspace=tmp_path)
     assert [one.name for one in listed.entries] == ["more", "more.next"]
