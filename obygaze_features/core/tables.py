@@ -59,7 +59,7 @@ NO_TABLES = {
     b"\x89HDF": "HDF5",
     b"WEBVTT": "WebVTT",
 }
-# Extension of a file of marks, which `manifest import` reads.
+# Extension of a file of marks, which `marks import` reads.
 MARKS = ".eaf"
 # Extensions of subtitles.
 SUBTITLES = (".srt", ".ass", ".vtt")
@@ -474,7 +474,7 @@ def _refuse_no_table(data: bytes, path: Path) -> None:
     hint = import_of_features(path)
     ending = path.suffix.lower()
     if ending == MARKS:
-        hint = f"obygaze manifest import {shell_word(path)} -o NAME"
+        hint = f"obygaze marks import {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:
         raise FixInput(f"{path}:1: expected a table, got subtitles", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():

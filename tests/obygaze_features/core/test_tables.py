@@ -154,6 +154,14 @@ def test_what_is_no_text_is_refused_with_its_line(tmp_path, data, line, problem)
     assert caught.value.where == f"{path}:{line}"
 
 
+def test_the_way_of_an_elan_file_is_to_import_marks(tmp_path: Path) -> None:
+    path = tmp_path / "anna.eaf"
+    path.write_text('<?xml version="1.0"?><ANNOTATION_DOCUMENT/>')
+    with pytest.raises(FixInput, match="expected a table") as caught:
+        read_table(path, required=())
+    assert caught.value.hint == f"obygaze marks import {path} -o NAME"
+
+
 def test_names_of_columns_that_stand_twice_are_no_title(tmp_path: Path) -> None:
     path = write(tmp_path, "a,b,b,b,b\nx,y,z,u,v\nc,d,e,f,g\n")
     with pytest.raises(FixInput) as caught:
