@@ -15,7 +15,7 @@ from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, nea
 from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_line
-from obygaze_features.core.tables import read_table
+from obygaze_features.core.tables import read_table, thousands_text
 from obygaze_features.core.unknown_words import (
     UnknownWords,
     no_answer_text,
@@ -147,7 +147,7 @@ def read_records(
     """
     asked = Violations(source_name(source))
     likely: dict[str, None] = {}
-    for record in _records(source, as_written, words):
+    for record in _records(source, as_written, words, answers):
         for column in columns:
             if column not in record.cells:
                 found = ", ".join(record.cells)
@@ -213,7 +213,10 @@ def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
 
 
 def _records(
-    source: TextSource, as_written: Sequence[str], words: UnknownWords
+    source: TextSource,
+    as_written: Sequence[str],
+    words: UnknownWords,
+    answers: Sequence[str],
 ) -> Iterator[CaptionRow]:
     if isinstance(source, str | Path):
         path = Path(source)
@@ -221,6 +224,10 @@ def _records(
             yield from _of_folder(path)
             return
         table = read_table(path, required=(), as_written=as_written, words=words)
+        for column, cell in table.maybe_thousands.items():
+            if column in answers:
+                message = f"{path.name}: {thousands_text(column, cell)}"
+                warnings.warn(message, ObygazeWarning, stacklevel=4)
         for row in table.rows:
             yield CaptionRow(row.cells, f"{path}:{row.line}", row.line)
         return

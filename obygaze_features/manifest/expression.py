@@ -32,6 +32,7 @@ from typing import NoReturn
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.core.unknown_words import is_no_answer
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
@@ -166,7 +167,7 @@ def plain_number(word: str) -> str | None:
 def typed_value(word: str, column: str, words: Callable[[], Collection[str]]) -> str:
     """Return a typed word as the cells of a column spell it.
 
-    Where all words of the column are numbers, 1.50 is 1.5.
+    Where all words of the column but those such as NA are numbers, 1.50 is 1.5.
 
     Args:
         word: The typed word.
@@ -178,7 +179,7 @@ def typed_value(word: str, column: str, words: Callable[[], Collection[str]]) ->
     if number is None or number == plain:
         return plain
     known = words()
-    are_numbers = all(plain_number(one) == one for one in known)
+    are_numbers = all(plain_number(one) == one or is_no_answer(one) for one in known)
     return number if are_numbers and plain not in known else plain
 
 

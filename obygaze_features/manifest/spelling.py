@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from obygaze_features.core.unknown_words import UNKNOWN
+from obygaze_features.core.unknown_words import UNKNOWN, is_no_answer
 from obygaze_features.manifest.expression import (
     OF_NAMES,
     OF_NUMBERS,
@@ -73,9 +73,14 @@ class Spelling:
 
 
 def _spelled_numbers(words: Collection[str]) -> dict[str, str]:
-    """Return the new spelling of numbers that change; none if a word is not a number."""
+    """Return the new spelling of numbers that change; none if a word is not a number.
+
+    A word such as NA, kept as an answer, does not make a column of numbers one of words.
+    """
     spelled = {}
     for word in words:
+        if is_no_answer(word):
+            continue
         number = plain_number(word)
         if number is None:
             return {}

@@ -142,7 +142,12 @@ def test_a_word_of_a_level_may_be_no_answer_elsewhere(tmp_path: Path) -> None:
 def test_an_unknown_level_is_not_unknown_in_other_columns(tmp_path: Path) -> None:
     rows = [("clip_id", "movie_id", "level", "mood"), ("k1", "so-so", "so-so", "so-so")]
     path = write(tmp_path / "t.csv", [*rows, ("k2", "pier", "S", "dull")])
-    first, second = read(path, words={"so-so": "?", "dull": "?"}).manifest
+    imported = read(path, words={"so-so": "?", "dull": "?"})
+    assert imported.warnings == (
+        "'so-so' is not known among levels and concepts, but an answer in the column mood (1 cell);"
+        " write ? there if it is not known there",
+    )
+    first, second = imported.manifest
     assert (first.movie_id, first.level, first.extra["mood"]) == ("so-so", "", "so-so")
     assert second.extra["mood"] == ""
 
@@ -279,6 +284,28 @@ def test_equal_numbers_are_one_value_for_rules_and_expressions(tmp_path: Path) -
         assert manifest.where(expression).clip_ids == ("k1",)
     with pytest.warns(UserWarning, match="no clip has '1.51'"):
         assert not len(manifest.where("points == 1.51"))
+
+
+def test_a_kept_word_leaves_the_numbers_of_its_column_equal(tmp_path: Path) -> None:
+    rows = [HEADER, ("k1", "pier", "ada", "1,5"), ("k1", "pier", "ben", "1,50")]
+    path = write(tmp_path / "t.csv", [*rows, ("k2", "pier", "ada", "NA")], ";")
+    manifest = read(path, words={"NA": "NA"}, rule="agreed").manifest
+    assert [clip.extra["Punkte"] for clip in manifest] == ["1.5", "NA"]
+    assert manifest.where("Punkte == 1.50").clip_ids == ("k1",)
+
+
+def test_a_comma_of_ratings_that_may_separate_thousands_is_told(
+    tmp_path,
+) -> None:
+    rows = [("film", "ada", "ben"), ("pier", "999", "1,001"), ("quay", "3", "4")]
+    write(tmp_path / "ratings.csv", rows, ";")
+    done = call_obygaze(
+        "agree", "ratings.csv", "--raters", "ada,ben", cwd=tmp_path
+    ).ok()
+    assert (
+        "ratings.csv: 1,001 in the column ben was read as 1.001; if the comma separates thousands,"
+        " write numbers without this comma" in done.stderr
+    )
 
 
 def test_codes_beside_words_stay_as_they_are(tmp_path: Path) -> None:

@@ -358,6 +358,9 @@ def _values(
                     ] = None
             parts.pop("", None)
             known = [word for word in parts if not read.words.is_unknown(word)]
+            if name == "level" and len(known) > 1:
+                problem = f"expected one level of the clip {clip_id}, got {few(known)}"
+                read.rows[rows[0]].add(name, problem)
             cell_of[clip_id] = "|".join(known) if parts else None
         values[name] = cell_of
     read.violations[0].raise_if_any("the table cannot be joined")

@@ -4,22 +4,25 @@ If each annotator has a table, the rows of all tables are concatenated. The name
 name of the annotator, unless a column has the names.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
+    BAR,
     CONSTANT,
     COUNT,
     TableMapping,
 )
+from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import NAME_COLUMN, TARGETS
 
@@ -147,7 +150,33 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             for cell in cells.get(column, ()):
                 of_labels += [cell, *mapping.parts(cell)]
     words = mapping.unknown_words.without(of_labels)
+    warnings += _answers_in_other_columns(cells, mapping, words)
     return TableCells(tables, rows, cells, violations, warnings, words)
+
+
+def _answers_in_other_columns(
+    cells: Mapping[str, Sequence[str]], mapping: TableMapping, words: UnknownWords
+) -> list[str]:
+    """Return a warning for each word that is unknown as a label, and an answer elsewhere."""
+    only_labels = mapping.unknown_words.unknown - words.unknown
+    of_labels = (*mapping.sources("level"), *mapping.sources("concepts"))
+    target_of = {source: target for target, source in mapping.columns.items()}
+    warnings = []
+    for column, of_column in cells.items() if only_labels else ():
+        is_own = bool(annotator_columns([target_of.get(column, column)]))
+        if column in of_labels or not is_own:
+            continue
+        n_cells: Counter[str] = Counter()
+        for cell in of_column:
+            n_cells.update(map(str.strip, cell.split(BAR)))
+        for word, n in n_cells.items():
+            if word.casefold() not in only_labels:
+                continue
+            warnings.append(
+                f"{word!r} is not known among levels and concepts, but an answer in the column"
+                f" {column} ({count(n, 'cell')}); write ? there if it is not known there"
+            )
+    return warnings
 
 
 def _without_totals(rows: Sequence[TableRow]) -> Sequence[TableRow]:

@@ -245,6 +245,18 @@ def test_an_update_changes_the_cells_of_its_rows_and_leaves_all_others(
         join(DECIDED, table(tmp_path, "clip_id,ada\nb,x\n"), update=True)
 
 
+def test_two_levels_of_a_clip_are_a_problem_of_the_table(tmp_path: Path) -> None:
+    path = table(tmp_path, "clip_id,level\nb,S\nb,HN\nb,S\n")
+    with pytest.raises(FixInput) as refused:
+        join(DECIDED, path, update=True)
+    (problem,) = refused.value.details
+    assert problem.endswith(
+        ":2: column 'level': expected one level of the clip b, got S, HN"
+    )
+    path.write_text("clip_id,level\nb,S\nb,sure\nb,?\n")
+    assert join(DECIDED, path, update=True).manifest["b"].level == "S"
+
+
 def test_what_a_table_lists_as_open_stays_open(tmp_path: Path) -> None:
     text = "clip_id,mood,differs\nb,,Look|level\n"
     updated = join(DECIDED, table(tmp_path, text), update=True).manifest["b"]
