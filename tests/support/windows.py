@@ -88,7 +88,7 @@ ABSENT = {
 # They use what this process will lack, and a laptop has neither.
 HIDDEN = ("torch", "transformers")
 # The event loop of this system, in which zarr works, needs it.
-USED_BY_PYTHON = {"AF_UNIX"}
+USED_BY_PYTHON = {"AF_UNIX", "EPOLLIN", "EPOLLOUT"}
 # They import modules of the system at their own start, for which they have other code.
 FIRST = ("asyncio", "concurrent.futures", "ctypes.util", "getpass", "http.server")
 FIRST += ("logging", "multiprocessing.pool", "subprocess", "tempfile", "uuid")
