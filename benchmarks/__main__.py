@@ -23,6 +23,7 @@ BENCHMARKS = {
     "night": "benchmarks.night:measure",
     "waiting": "benchmarks.waiting:measure",
     "sweeps": "benchmarks.sweeps:measure",
+    "runs": "benchmarks.runs:measure",
 }
 
 

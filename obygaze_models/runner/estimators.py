@@ -34,6 +34,7 @@ def describe_estimators(estimators: Any) -> Described:
     if not named:
         raise FixUsage("expected at least one estimator, got none")
     described = {}
+    texts: set[str] = set()
     for name, estimator in named.items():
         is_estimator = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
         if not is_estimator or isinstance(estimator, type):
@@ -47,6 +48,13 @@ def describe_estimators(estimators: Any) -> Described:
                 hint="use a classifier with scores",
             )
         text = " ".join(repr(estimator).split())
+        # A run finds its estimators by their descriptions.
+        if text in texts:
+            raise FixUsage(
+                f"{name} is printed as another estimator is: {text[:200]}",
+                hint="evaluate each alone, or give them other parameters or names of classes",
+            )
+        texts.add(text)
         described[name] = (text, clone(estimator))
     return described
 

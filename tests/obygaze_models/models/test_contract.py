@@ -115,6 +115,55 @@ def test_a_clone_has_the_parameters_and_not_the_fit(probe: Any) -> None:
         np.testing.assert_allclose(scores.sum(axis=1), 1)
 
 
+# A parameter of each, with two values to choose from.
+GRIDS: tuple[tuple[Any, dict[str, list[Any]]], ...] = (
+    (RidgeProbe(), {"class_weight": [None, "balanced"]}),
+    (LogisticProbe(), {"C": [1e-6, 0.1]}),
+    (SVMProbe(class_weight=None), {"C": [1e-6, 0.1]}),
+    (MLPProbe((4,), max_epochs=20), {"learning_rate": [1e-6, 0.02]}),
+    (FrameProbe(), {"pooling": ["mean", "last"]}),
+    (PCBM(CAV(C=0.1)), {"bank__C": [1e-6, 0.1]}),
+)
+
+
+@pytest.mark.filterwarnings("ignore::obygaze_models.models.estimator.WithoutGroups")
+@pytest.mark.parametrize("probe, grid", GRIDS, ids=lambda one: type(one).__name__)
+def test_a_grid_chooses_as_a_loop_by_hand(
+    probe: Any, grid: dict[str, list[Any]]
+) -> None:
+    X, y, C = clips()
+    if isinstance(probe, FrameProbe):
+        X = np.stack([X, X + 0.1], axis=1)
+    others = {"concepts": C} if isinstance(probe, PCBM) else {}
+    folds = GroupKFold(5)
+    search = GridSearchCV(probe, grid, cv=folds)
+    search.fit(X, y, groups=FILMS, **others)
+    ((name, values),) = grid.items()
+    for value, found in zip(values, search.cv_results_["mean_test_score"], strict=True):
+        scores = []
+        for train, test in folds.split(X, y, FILMS):
+            of_train = {key: rows[train] for key, rows in others.items()}
+            one = clone(probe).set_params(**{name: value})
+            fitted = one.fit(X[train], y[train], **of_train)
+            scores.append(np.mean(fitted.predict(X[test]) == y[test]))
+        assert found == pytest.approx(np.mean(scores), abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::obygaze_models.models.estimator.WithoutGroups")
+@pytest.mark.parametrize("probe", PROBES, ids=lambda one: type(one).__name__)
+def test_a_pipeline_may_hand_on_tables_of_pandas(probe: Any) -> None:
+    pytest.importorskip("pandas")
+    X, y, C = clips()
+    others = {"concepts": C} if isinstance(probe, PCBM) else {}
+    pipeline = make_pipeline(StandardScaler(), clone(probe))
+    pipeline.set_output(transform="pandas")
+    step = type(probe).__name__.lower()
+    pipeline.fit(X, y, **{f"{step}__{key}": rows for key, rows in others.items()})
+    scaled = StandardScaler().fit_transform(X)
+    alone = clone(probe).fit(scaled, y, **others)
+    assert np.array_equal(pipeline.predict(X), alone.predict(scaled))
+
+
 def test_groups_are_routed_to_ridge_and_without_them_it_says_so(monkeypatch) -> None:
     X, y, _ = clips()
     by_film = RidgeProbe().set_fit_request(groups=True)

@@ -1,5 +1,6 @@
 """`og.evaluate`: estimators of scikit-learn go the road of the models of a run."""
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,22 @@ def test_classes_in_the_other_order_are_scored_with_the_right_sign() -> None:
     run = evaluated(Reversed(), "reversed")
     (cell,) = models(run)
     assert cell.value("auc") > 0.6
+    # The class in a file, as a run takes it.
+    code = inspect.getsource(Reversed)
+    head = (
+        "import numpy as np\n"
+        "from sklearn.base import BaseEstimator, ClassifierMixin\n\nAny = object\n"
+    )
+    Path("own.py").write_text(f"{head}\n{code}", encoding="utf-8")
+    changes = [*QUICK, 'models.mine.kind="own.py:Reversed"', 'grid.models=["mine"]']
+    by_run = og.run(
+        *("honest", "sig", "films"),
+        tasks=["EN_S"],
+        changes=changes,
+        output="mine",
+        n_jobs=1,
+    )
+    assert scores_of(by_run, "mine") == scores_of(run, "reversed")
 
 
 def test_what_is_no_estimator_is_refused_and_names_are_told_apart() -> None:
@@ -93,5 +110,12 @@ def test_what_is_no_estimator_is_refused_and_names_are_told_apart() -> None:
             evaluated(wrong, "wrong")
     with pytest.raises(FixUsage, match="expected at least one estimator"):
         evaluated([], "none")
+    # scikit-learn prints 30 steps of a pipeline; these two are printed alike.
+    alike = [
+        make_pipeline(*(StandardScaler() for _ in range(30)), og.LogisticProbe(C=C))
+        for C in (0.1, 1.0)
+    ]
+    with pytest.raises(FixUsage, match="logisticprobe-2 is printed as another"):
+        evaluated(alike, "alike")
     run = evaluated([og.LogisticProbe(), og.LogisticProbe(C=0.1)], "two")
     assert {cell.model for cell in models(run)} == {"logisticprobe", "logisticprobe-2"}
