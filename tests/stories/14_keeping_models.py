@@ -102,6 +102,14 @@ def test_a_model_of_scikit_learn_is_kept_if_it_is_arrays_and_numbers(ws) -> None
         expected = model.predict_proba(X[of_film].astype(float))[:, 1]
         scores = [found[clip_id] for clip_id in np.array(clip_ids)[of_film]]
         np.testing.assert_allclose(scores, expected, atol=1e-6)
+    ws("models push bayes ../disk/bayes")
+    ws("models pull ../disk/bayes -o theirs")
+    ws("models predict theirs planted -o theirs.csv")
+    assert ws.read("theirs.csv") == ws.read("predicted.csv")
+    (arrays,) = ws.path("../disk/bayes").glob("*.safetensors")
+    flip_bit(arrays, -1)
+    ws("models pull ../disk/bayes -o broken", code=4)
+    assert not ws.path("models/broken").exists()
 
 
 def test_a_forest_is_refused_before_it_is_fitted_and_can_be_tested(ws) -> None:
