@@ -31,6 +31,7 @@ from obygaze_models.evaluation.results import (
     BLIND,
     RunSettings,
     add_p,
+    asked_cells,
     comparable,
     difference,
 )
@@ -134,7 +135,8 @@ def claims_of(run: Run, metric: str) -> dict[str, bool]:
 def differences_of(cells: Sequence[Cell], settings: RunSettings) -> list[RunRow]:
     """Return the rows of the differences of cells, with their p."""
     found = [difference(*both, settings) for both in comparable(cells)]
-    return add_p(found, cells, settings)
+    add_p(found, [cell.name for cell in asked_cells(cells, settings)], settings)
+    return [item.row for item in found]
 
 
 def is_claimed(row: RunRow) -> bool:

@@ -8,59 +8,56 @@ from obygaze.films.predictions import PredictionTable, score_column
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.expression import compared_names
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.cells import Cell
+from obygaze_models.evaluation.clip_scores import ClipScores, clip_scores
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import describe_cell, model_name
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.files import ResultRows, Run
 from obygaze_models.zoo.training_overlap import IN_SAMPLE, OUT_OF_FOLD
 
 Score = dict[str, Any]
 
 
-def models_to_show(run: Run) -> list[Cell]:
+def models_to_show(run: Run) -> list[ResultRows]:
     """Return the cells of models (not of baselines), sorted: cells with more clips first.
 
     Of cells with equally many clips, the cells that train and test on the same task come first. If
     two cells are equal in both respects, they keep the order of the protocol. The sort order does
     not depend on test scores, because the test must not choose which model is shown.
     """
-    return sorted(run.models, key=lambda cell: (-cell.n_clips, cell.train != cell.test))
+    return sorted(run.models, key=lambda cell: (-cell.clips, cell.train != cell.test))
 
 
 def named_cell(run: Run) -> int | None:
     """Return the number of the cell that is shown first, or None if the protocol names none.
 
     The number is the index in the list of `models_to_show`. If the list has one cell, this cell is
-    shown first. If the list has several cells, the first model that the first question of the
-    protocol names is shown first. The result is None if several cells fit this name.
+    shown first. If the list has several cells, the cell of the model that the protocol is about
+    (`report.lead`) is shown first. The result is None if several cells are of this model.
     """
     cells = models_to_show(run)
-    questions = run.protocol["report"]["questions"]
-    if len(cells) == 1 or not questions or not questions[0]["first"]:
-        return 0 if len(cells) == 1 else None
-    asked = [questions[0][key] for key in ("train", "test", "first_store", "first")]
+    settings = run.settings
     fitting = []
     for number, cell in enumerate(cells):
-        if all(name in ("", own) for name, own in zip(asked, cell.name, strict=True)):
+        if cell.model == settings.lead and settings.is_about(cell.pair):
             fitting.append(number)
+    if len(cells) == 1:
+        return 0
     return fitting[0] if len(fitting) == 1 else None
 
 
-def scores_of(cell: Cell) -> dict[str, Score]:
+def scores_of(scores: ClipScores) -> dict[str, Score]:
     """Return for each tested clip of a cell its mean, lowest and highest score over fits.
 
     `positive` is whether the mean score is above the threshold of the cell. The table of errors of
     the report, and success.csv, use the same decision. `correct` is whether the decision equals the
     label.
     """
-    fits_of_clip = cell.rows.groupby("clip")["score"]
-    scores = fits_of_clip.agg(low="min", high="max", fits="size")
-    positive = cell.mean_scores > cell.threshold
-    scores = scores.assign(
-        score=cell.mean_scores, positive=positive, correct=positive == cell.y
-    )
-    score_of_clip: dict[str, Score] = scores.set_index(cell.clip_ids).to_dict("index")
-    return score_of_clip
+    correct = scores.is_positive == scores.y
+    columns = (scores.low, scores.high, scores.fits, scores.score, scores.is_positive)
+    names = ("low", "high", "fits", "score", "positive", "correct")
+    values = zip(*(column.tolist() for column in (*columns, correct)), strict=True)
+    of_clips = (dict(zip(names, of_clip, strict=True)) for of_clip in values)
+    return dict(zip(scores.ids.tolist(), of_clips, strict=True))
 
 
 def task_columns(run: Run) -> list[str]:
@@ -83,9 +80,11 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
+def cell_facts(run: Run, cell: ResultRows) -> dict[str, Any]:
     """Return the scores of one cell, with its name, its leaked clips, and a sentence about it."""
     name = model_name(run, cell)
+    scores = clip_scores(run.tests_of(cell))
+    are_probabilities = scores.threshold == 0.5
     # If a run has several tasks, the name includes them.
     if len({one.tasks for one in run.models}) > 1:
         name += f", {cell.tasks}"
@@ -94,7 +93,7 @@ def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
         "text": describe_cell(run, cell),
         "leaked": cell.leaked,
         "classes": ["negative", "positive"],
-        **_on_axis(scores_of(cell), "the positive class", cell.gives_probabilities),
+        **_on_axis(scores_of(scores), "the positive class", are_probabilities),
     }
 
 

@@ -6,6 +6,7 @@ reader.
 """
 
 import json
+import math
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,10 +66,13 @@ FONTS_OF_READERS = f"system-ui, '{FONT}', Verdana, sans-serif"
 POINTS = 72  # points per inch
 WIDTH = 520  # width of a figure, in points
 LABEL_WIDTH = 140  # space for labels to the left of rows, in points
+ROW_WIDTH = 364  # space for the data of rows, in points
 RIGHT_OF_ROWS = 16
 BELOW_ROWS = 36
 LETTERS_OF_LABEL = 24
 MOST_LETTERS_OF_LABEL = 60
+LETTER_WIDTH = 5.4  # of a letter of a label, in points
+LEAST_LETTER_HEIGHT = 11  # of the letters of a figure on a page, in pixels
 CUT = " …"  # the end of a shortened text
 SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -82,7 +86,7 @@ _STYLE = {
     "figure.facecolor": COLORS["paper"],
     "axes.facecolor": "none",
     "axes.labelcolor": COLORS["muted"],
-    "axes.labelsize": 8,
+    "axes.labelsize": FONT_SIZE,
     "axes.edgecolor": COLORS["muted"],
     "axes.linewidth": 0.7,
     "axes.spines.top": False,
@@ -93,10 +97,10 @@ _STYLE = {
     "grid.color": COLORS["line"],
     "grid.linewidth": 0.7,
     "xtick.color": COLORS["muted"],
-    "xtick.labelsize": 8,
+    "xtick.labelsize": FONT_SIZE,
     "ytick.color": COLORS["ink"],
     "legend.frameon": False,
-    "legend.fontsize": 8,
+    "legend.fontsize": FONT_SIZE,
     "legend.labelcolor": COLORS["muted"],
     "svg.fonttype": "none",
     "svg.hashsalt": "obygaze",
@@ -132,7 +136,13 @@ def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]
 
 @contextmanager
 def row_canvas(
-    height: float, top: float, limits: tuple[float, float], xlabel: str
+    height: float,
+    top: float,
+    limits: tuple[float, float],
+    xlabel: str,
+    *,
+    left: float = LABEL_WIDTH,
+    right: float = RIGHT_OF_ROWS,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield a figure and axes for labelled rows; y is in points (1/72 inch), from the top down.
 
@@ -141,15 +151,18 @@ def row_canvas(
         top: Space above the rows, in points.
         limits: The ends of the horizontal axis.
         xlabel: The name of the horizontal axis.
+        left: Space for labels, in points.
+        right: Space to the right of the rows, in points.
     """
     total = top + height + BELOW_ROWS
+    width = left + ROW_WIDTH + right
     margins = {
-        "left": LABEL_WIDTH / WIDTH,
-        "right": 1 - RIGHT_OF_ROWS / WIDTH,
+        "left": left / width,
+        "right": 1 - right / width,
         "bottom": BELOW_ROWS / total,
         "top": 1 - top / total,
     }
-    with canvas(WIDTH, total, gridspec_kw=margins) as (figure, axes):
+    with canvas(width, total, gridspec_kw=margins) as (figure, axes):
         axes.set(xlim=limits, ylim=(height, 0), xlabel=xlabel, yticks=[])
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.tick_params(axis="x", length=0)
@@ -157,19 +170,26 @@ def row_canvas(
         yield figure, axes
 
 
-def draw_label(axes: Any, y: float, label: str) -> None:
-    """Write the label of a row to the left of the axes, in up to two lines.
+def letters_of_labels(labels: Iterable[str]) -> int:
+    """Return how many letters a line of a label needs, so that each label fits in two lines.
 
-    A longer label is written in smaller letters. It is shortened only if even the smallest letters
-    are too large, because two labels may differ in any letter.
+    A label is shortened only if it needs more than `MOST_LETTERS_OF_LABEL`, because two labels may
+    differ in any letter.
     """
     letters = LETTERS_OF_LABEL
-    while letters < MOST_LETTERS_OF_LABEL and wrap_label(label, letters).endswith(CUT):
-        letters += 1
+    for label in labels:
+        while letters < MOST_LETTERS_OF_LABEL and wrap_label(label, letters).endswith(
+            CUT
+        ):
+            letters += 1
+    return letters
+
+
+def draw_label(axes: Any, y: float, label: str, letters: int) -> None:
+    """Write the label of a row to the left of the axes, in up to two lines."""
     axes.annotate(
         wrap_label(label, letters),
         (0, y),
-        fontsize=FONT_SIZE * LETTERS_OF_LABEL / letters,
         xytext=(-10, 0),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
@@ -216,9 +236,12 @@ def draw_dots(
     from matplotlib.colors import to_rgba
 
     look = {"clip_on": False, "zorder": 3, **style}
-    look["facecolor"] = [to_rgba(COLORS[color], 0 if is_open else alpha)]
-    look["edgecolor"] = COLORS[color]
     look["linewidth"] = size / 4.5 if is_open else 0
+    if "marker" in style:  # a line has no face
+        look["color"] = COLORS[color]
+    else:
+        look["facecolor"] = [to_rgba(COLORS[color], 0 if is_open else alpha)]
+        look["edgecolor"] = COLORS[color]
     dots = axes.scatter(x, y, s=size**2, **look)
     if about:
         dots.set_gid(json.dumps([safe_text(text, "terminal") for text in about]))
@@ -291,6 +314,9 @@ def page_markup(file: bytes, key: str) -> str:
     svg = ElementTree.fromstring(file)
     for size in ("width", "height"):  # the page decides the size
         del svg.attrib[size]
+    width = float(svg.attrib["viewBox"].split()[2])
+    least = math.ceil(width * LEAST_LETTER_HEIGHT / FONT_SIZE)
+    svg.set("style", f"min-width: {least}px; max-width: {2 * least}px")
     for element in svg.iter():
         for name, value in element.attrib.items():
             if name == "id":

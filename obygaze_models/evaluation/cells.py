@@ -9,8 +9,8 @@ For intervals, whole films are drawn, and the metrics are computed in the same w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,15 +25,12 @@ from obygaze_models.evaluation.basis import (
     has_interval,
 )
 from obygaze_models.evaluation.bootstrap import (
-    NO_INTERVAL,
     GroupCount,
-    Interval,
     draw,
     groups_behind,
     reuse_inflation,
 )
 from obygaze_models.evaluation.metrics import (
-    AUC,
     MARGIN_METRICS,
     METRICS,
     PREVALENCE,
@@ -54,6 +51,7 @@ from obygaze_models.evaluation.tables import (
     FILM_WAS_SEEN,
     NOT_KNOWN,
     Pair,
+    number_of_groups,
 )
 
 if TYPE_CHECKING:
@@ -62,12 +60,6 @@ if TYPE_CHECKING:
 # A metric by film, for the order of the scores and for the reversed order.
 FilmValues = tuple[dict[str, float], dict[str, float]]
 T = TypeVar("T")
-K = TypeVar("K")
-
-
-def number_of_groups(groups: NDArray[np.str_]) -> int:
-    """Return the number of distinct groups (films, or groups of films); "" is not counted."""
-    return len(np.unique(groups[groups != ""]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +75,7 @@ class Cell:
         is_trained: Whether its scores depend on the training clips.
         gives_probabilities: Whether scores are probabilities; only these have a Brier score.
         rows: Its rows of the table of tests, with the number of the clip in the column `clip`.
-        ids: The id of each clip number.
         is_averaged: Whether values are means over fits; if not, they are pooled over folds.
-        intervals: The intervals that were computed, by metric.
     """
 
     train: str
@@ -96,9 +86,7 @@ class Cell:
     is_trained: bool
     gives_probabilities: bool
     rows: pd.DataFrame
-    ids: NDArray[Any]
     is_averaged: bool = False
-    intervals: Mapping[str, Interval] = field(default_factory=dict)
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -109,18 +97,6 @@ class Cell:
     def pair(self) -> Pair:
         """The training and the test task."""
         return self.train, self.test
-
-    @property
-    def tasks(self) -> str:
-        """The training and the test task as text."""
-        if self.train == self.test:
-            return self.test
-        return f"{self.train} -> {self.test}"
-
-    @property
-    def threshold(self) -> float:
-        """The score above which a clip is positive."""
-        return 0.5 if self.gives_probabilities else 0.0
 
     # ---- its clips ----
 
@@ -148,11 +124,6 @@ class Cell:
         by_clip = np.empty(len(self.clips), dtype=values.dtype)
         by_clip[self._at] = values
         return by_clip
-
-    @property
-    def clip_ids(self) -> NDArray[Any]:
-        """The id of each of `clips`."""
-        return self.ids[self.clips]
 
     @cached_property
     def y(self) -> BoolArray:
@@ -187,17 +158,6 @@ class Cell:
         """Number of tested clips of class 1."""
         return int(self.y.sum())
 
-    @property
-    def share_positive(self) -> float:
-        """The number of tested clips of class 1, divided by the number of tested clips."""
-        return self.n_positive / self.n_clips
-
-    @cached_property
-    def mean_scores(self) -> FloatArray:
-        """The score of each of `clips`, averaged over all fits that tested the clip."""
-        total = np.bincount(self._at, weights=self.rows["score"])
-        return np.asarray(total / np.bincount(self._at))
-
     # ---- overlap of tested clips and training ----
 
     @cached_property
@@ -214,11 +174,6 @@ class Cell:
         # If all tested clips are copies, none of them is new.
         is_seen = (seen == FILM_WAS_SEEN).any() or (seen == CLIP_WAS_SEEN).all()
         return FILM_SEEN if is_seen else UNSEEN
-
-    @property
-    def knows_films(self) -> bool:
-        """Whether training may include films of the tested clips; False if nothing is trained."""
-        return self.basis != UNSEEN
 
     @cached_property
     def leaked_clips(self) -> IntArray:
@@ -248,11 +203,6 @@ class Cell:
         """The fold, the seed and the positions of the rows of each fit."""
         by_fit: Any = self.rows.groupby(["fold", "seed"], sort=False).indices
         return [(fold, int(seed), rows) for (fold, seed), rows in by_fit.items()]
-
-    @property
-    def folds(self) -> list[str]:
-        """The names of the tested folds."""
-        return [*dict.fromkeys(fold for fold, _, _ in self.fits)]
 
     @cached_property
     def n_test_sets(self) -> int:
@@ -317,7 +267,7 @@ class Cell:
         if len(clips) == len(self.clips):
             return self
         rows = self.rows[np.isin(self._clip, clips)]
-        return replace(self, rows=rows, intervals={})
+        return replace(self, rows=rows)
 
     def in_random_order(self) -> Cell:
         """Return the cell as a random baseline: equal scores, and random decisions.
@@ -330,7 +280,6 @@ class Cell:
             is_model=False,
             is_trained=False,
             gives_probabilities=False,
-            intervals={},
         )
 
     # ---- values ----
@@ -357,21 +306,6 @@ class Cell:
     def value(self, metric: str) -> float:
         """Return a metric over all films, or NaN if undefined."""
         return self.values.get(metric, math.nan)
-
-    def is_ranked(self, metric: str) -> bool:
-        """Return whether a metric and AUC are defined.
-
-        AP is defined if all clips are positive, but AUC is not: clips of one class have no ranking.
-        """
-        return math.isfinite(self.value(metric) + self.value(AUC.name))
-
-    def ends(self, metric: str) -> tuple[float, float]:
-        """Return the ends of the interval of a metric; both are NaN if there is no interval."""
-        return self.intervals.get(metric, NO_INTERVAL)
-
-    def has_interval(self, metric: str) -> bool:
-        """Return whether a metric has an interval."""
-        return math.isfinite(sum(self.ends(metric)))
 
     @cached_property
     def values_of_fits(self) -> list[dict[str, float]]:
@@ -487,7 +421,7 @@ def cells_from_tests(tests: pd.DataFrame) -> list[Cell]:
     cells with the same training task and test task are then also means over fits, so that they are
     comparable.
     """
-    ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
+    _, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     numbered = tests.assign(clip=numbers)
     cells = []
     averaged = set()
@@ -502,7 +436,6 @@ def cells_from_tests(tests: pd.DataFrame) -> list[Cell]:
             bool(facts["is_trained"]),
             bool(rows["is_probability"].all()),
             rows,
-            ids,
         )
         if rows.duplicated(["clip", "seed"]).any():
             averaged.add(cell.pair)
@@ -552,19 +485,6 @@ def on_shared_clips(cells: Sequence[Cell]) -> Shared:
         problem = f"the {clips} that all of them tested are all {name}"
     parts = [] if problem else [cell.only(shared) for cell in cells]
     return Shared(parts, len(shared), problem)
-
-
-def have_same_clips(cells: Iterable[Cell]) -> bool:
-    """Return whether cells tested the same clips."""
-    return len({cell.clips.tobytes() for cell in cells}) == 1
-
-
-def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return the items of each key; the keys are in the order in which they first appear."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -180,7 +180,7 @@ def evaluate(
 
 
 def average_precision(predictions: Predictions) -> float:
-    """Return the average precision, by which settings, stores and tolerances are chosen."""
+    """Return the average precision, by which settings and tolerances are chosen."""
     return evaluate(predictions, [AP.name])[AP.name]
 
 

@@ -7,7 +7,14 @@ significance tests are over films (docs/design/0007-calibration.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
@@ -16,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_models.evaluation.basis import UNSEEN, has_interval, weakest
+from obygaze_models.evaluation.basis import LEAKED, UNSEEN, has_interval, weakest
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
     LEAST_GROUPS,
@@ -30,7 +37,6 @@ from obygaze_models.evaluation.bootstrap import (
 from obygaze_models.evaluation.cells import (
     Cell,
     cells_from_tests,
-    group_by,
     on_shared_clips,
 )
 from obygaze_models.evaluation.film_tests import (
@@ -39,19 +45,25 @@ from obygaze_models.evaluation.film_tests import (
     p_among_all,
     training_factor,
 )
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     AP,
     PREVALENCE,
     RANKING_METRICS,
+    goodness,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import FloatArray, rounded_difference
+from obygaze_models.evaluation.predictions import (
+    ROUNDING,
+    FloatArray,
+    rounded_difference,
+)
 from obygaze_models.evaluation.tables import (
-    CHOSEN,
     RESULTS,
-    ColumnArrays,
+    Pair,
     RunRow,
     columns_of_rows,
+    group_by,
     table_of_columns,
 )
 
@@ -60,10 +72,16 @@ if TYPE_CHECKING:
 
 # Baselines without video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
+# The words of tables for whether the first of two models is better.
+BETTER = "yes"
+NOT_SHOWN = "not shown"
+WORSE = "no, worse"
+NO_VERDICT = "–"
+DIGITS = 12  # values are compared after rounding to this many decimals
 LEAST_CLIPS = 5  # smallest number of clips of each class, for an interval
 
-AskedQuestion = Mapping[str, str]
 CellName = tuple[str, str, str, str]  # training task, test task, store and model
+ResultColumns = dict[str, list[Any]]  # all columns of results.csv
 # Functions without arguments, which run in one process or in several.
 Jobs = Sequence[Callable[[], Any]]
 
@@ -82,7 +100,9 @@ class RunSettings:
         replicates: The number of draws of films.
         seed: The seed of the draws.
         compares: Whether differences are computed.
-        questions: The questions of the protocol; each question requests differences (`asks_for`).
+        lead: The model that the run is about (`report.lead`). Empty: all models.
+        against: The model that `lead` is compared with (`report.against`), or "".
+        asked_pair: The training and test task that the run is about. None: all pairs.
         models: The models in `grid.models`.
         contrast: Two training tasks (`report.contrast`). Each model that was trained on both tasks
             is compared between the two.
@@ -91,24 +111,34 @@ class RunSettings:
             clips, and all of its positive clips, whether they are tested or not.
         paper: The published values of the protocol (`[[paper]]`).
         backbones: The backbone of each store that has one.
+        parts: The stores of which each joined store consists.
+        reference: The store that all others are compared with. Empty: all are compared with all.
     """
 
     primary: str = AP.name
     replicates: int = 2000
     seed: int = 0
     compares: bool = True
-    questions: Sequence[AskedQuestion] = ()
+    lead: str = ""
+    against: str = ""
+    asked_pair: Pair | None = None
     models: Sequence[str] = ()
     contrast: Sequence[str] = ()
     starting_at_random: Sequence[str] = ()
     sizes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     paper: Sequence[Mapping[str, Any]] = ()
     backbones: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    reference: str = ""
 
     @property
     def metric(self) -> str:
         """The metric by which cells are compared."""
         return ranking_metric(self.primary)
+
+    def is_about(self, pair: Pair) -> bool:
+        """Return whether the run is about a training and a test task."""
+        return self.asked_pair in (None, pair)
 
 
 def results(
@@ -124,20 +154,35 @@ def results(
         each: A function that runs jobs and returns their results in the order of the jobs.
     """
     cells = cells_from_tests(tests)
-    of_tasks = []
+    of_pairs = group_by(cells, lambda cell: cell.pair)
+    asked = [cell.name for cell in asked_cells(cells, settings)]
+    test_sets: dict[bytes, int] = {}
+    jobs: list[Callable[[], Any]] = []
+    for cell in cells:
+        place = asked.index(cell.name) + 1 if cell.name in asked else math.nan
+        clips = cell.clips.tobytes()
+        test_set = test_sets.setdefault(clips, len(test_sets) + 1)
+        facts = {"asked": place, "test_set": test_set}
+        jobs.append(partial(_rows_of_cell, cell, settings, of_pairs[cell.pair], facts))
     if settings.compares:
-        of_tasks = [*group_by(cells, lambda cell: cell.pair).values()]
-    jobs: list[Callable[[], Any]] = [
-        *(partial(_rows_of_cell, cell, settings) for cell in cells),
-        *(partial(_compute_differences, of_task, settings) for of_task in of_tasks),
-        *(
-            partial(_compute_contrasts, *both, settings)
-            for both in _contrasts(cells, settings)
-        ),
-    ]
+        for of_pair in of_pairs.values():
+            jobs.append(partial(_compute_differences, of_pair, settings))
+    for both in _contrasts(cells, settings):
+        jobs.append(partial(_compute_contrasts, *both, settings))
     made = iter(each(jobs))
-    of_cells = [next(made) for _ in cells]
-    rows = add_p([*chain.from_iterable(made)], cells, settings)
+    of_cells: list[ResultColumns] = [next(made) for _ in cells]
+    differences: list[Difference] = [*chain.from_iterable(made)]
+    add_p(differences, asked, settings)
+    for item in differences:
+        item.row["verdict"] = verdict(item.row)
+    of_model = group_by(differences, lambda item: names_of_difference(item.row)[0])
+    for cell, columns in zip(cells, of_cells, strict=True):
+        if cell.is_model:
+            at = [*cell.values].index(settings.metric)
+            rows = [item.row for item in of_model.get(cell.name, ())]
+            for name, value in judgement(columns["baseline"][at], rows).items():
+                columns[name][at] = value
+    rows = [item.row for item in differences]
     return table_of_columns([*of_cells, columns_of_rows(rows, RESULTS)], RESULTS)
 
 
@@ -152,35 +197,184 @@ def facts_of_cell(cell: Cell) -> RunRow:
         "test": cell.test,
         "store": cell.store,
         "model": cell.model,
+        "kind": _kind(cell),
         "fits": len(cell.fits),
         "clips": cell.n_clips,
+        "positive": cell.n_positive,
         "films": cell.n_films,
         "leaked": cell.leaked,
+        "copies": cell.copies,
+        "same_film": cell.same_film,
         "basis": cell.basis,
+        "averaged": int(cell.is_averaged),
     }
 
 
-def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
-    """Return the rows of a cell: each metric over all films, then each metric within each film."""
+def _kind(cell: Cell) -> str:
+    """Return whether a cell is of a model or a baseline, and whether it is trained."""
+    kind = "model" if cell.is_model else "baseline"
+    return kind if cell.is_trained else f"untrained {kind}"
+
+
+def _rows_of_cell(
+    cell: Cell, settings: RunSettings, of_pair: Sequence[Cell], facts: RunRow
+) -> ResultColumns:
+    """Return the rows of a cell: each metric over all films, then each metric within each film.
+
+    Args:
+        cell: The cell.
+        settings: Settings of the protocol and facts of the clips.
+        of_pair: All cells with the tasks of the cell.
+        facts: The columns that depend on other cells and are equal in all rows.
+    """
+    of_cell = {**facts_of_cell(cell), **facts}
+    baselines = [*_blind_on_clips(cell, of_pair)] if cell.is_model else []
+    # Other metrics are shown without a baseline.
+    beside = {}
+    for metric in (settings.metric, settings.primary):
+        if metric in cell.values:
+            beside[metric] = _beside_baseline(cell, baselines, metric)
     intervals = compute_intervals(cell, settings)
-    of_cell = facts_of_cell(cell)
+    once = np.ones((1, len(cell.coded_groups[0])))
+    at_random = cell.in_random_order().under(once, RANKING_METRICS)
     rows: list[RunRow] = []
     for metric, value in cell.values.items():
         low, high = intervals.get(metric, NO_INTERVAL)
         row = {**of_cell, "film": "", "metric": metric, "value": value}
-        rows.append({**row, "sd": cell.sd(metric), "low": low, "high": high})
+        row |= {"sd": cell.sd(metric), "low": low, "high": high}
+        row["films_with_value"] = cell.film_counts(metric)[0]
+        if metric in RANKING_METRICS:
+            row["random"] = float(at_random[metric][0])
+        if metric in beside:
+            row |= beside[metric].whole
+        rows.append(row)
+    of_cell |= dict.fromkeys(("leaked", "copies", "same_film", "positive"), math.nan)
     names, values = cell.by_film(cell.metrics) if cell.n_films else ([], {})
     n_clips = dict(zip(*np.unique(cell.groups, return_counts=True), strict=True))
     for number, film in enumerate(names):
         of_film = {**of_cell, "film": film, "fits": len(cell.fits_of_films[film])}
-        of_film |= {"clips": int(n_clips[film]), "films": 1, "leaked": math.nan}
+        of_film |= {"clips": int(n_clips[film]), "films": 1}
         for metric, of_films in values.items():
             row = {**of_film, "metric": metric, "value": float(of_films[number])}
-            rows.append({**row, "sd": cell.sd_of_film(film, metric)})
+            row["sd"] = cell.sd_of_film(film, metric)
+            if metric in beside:
+                row |= beside[metric].of_films.get(film, {})
+            rows.append(row)
     published = _published_values(cell, settings)
     for row in rows:
         row |= published.get((row["film"], row["metric"]), {})
     return columns_of_rows(rows, RESULTS)
+
+
+@dataclass(frozen=True)
+class BesideBaseline:
+    """What stands beside a value of a model: its best baseline, and films in which it is better.
+
+    Attributes:
+        whole: The columns of the row over all films.
+        of_films: The columns of the row of each film in which both values are defined.
+    """
+
+    whole: RunRow
+    of_films: Mapping[str, RunRow]
+
+
+def _beside_baseline(
+    cell: Cell, baselines: Sequence[Cell], metric: str
+) -> BesideBaseline:
+    """Compare a model with its best baseline, over all films and in each film.
+
+    For AP and AUC, a film counts as better by the difference that p is of (`film_differences`).
+    """
+    baseline = _best(baselines, metric)
+    if baseline is None:
+        return BesideBaseline({}, {})
+    whole = {"baseline": baseline.model, "baseline_value": baseline.values[metric]}
+    if not cell.n_films:
+        return BesideBaseline(whole, {})
+    names, ours = cell.by_film([metric])
+    _, theirs = baseline.by_film([metric])
+    compared: Mapping[str, float] = {}
+    if metric in RANKING_METRICS:
+        compared = film_differences(cell, baseline, metric)
+        whole |= count_films(compared.values())
+    of_films: dict[str, RunRow] = {}
+    for film, our, their in zip(names, ours[metric], theirs[metric], strict=True):
+        if not math.isfinite(our + their):
+            continue
+        of_films[film] = {"baseline_value": float(their)}
+        if film in compared:
+            of_films[film]["tested"] = compared[film]
+            of_films[film]["films_better"] = int(compared[film] > ROUNDING)
+        elif metric not in RANKING_METRICS:
+            is_better = goodness(metric, our) > goodness(metric, their)
+            of_films[film]["films_better"] = int(is_better)
+    return BesideBaseline(whole, of_films)
+
+
+def _blind_on_clips(cell: Cell, of_pair: Sequence[Cell]) -> Iterator[Cell]:
+    """Yield the baselines without video that tested all clips of a cell, on these clips."""
+    for other in of_pair:
+        is_blind = other.model in BLIND and other.store in ("", cell.store)
+        if is_blind and not other.is_model:
+            shared = on_shared_clips([cell, other])
+            if not shared.problem and shared.n_clips == cell.n_clips:
+                yield shared.cells[1]
+
+
+def _best(baselines: Sequence[Cell], metric: str) -> Cell | None:
+    """Return the best baseline; of baselines that differ only by rounding, the first."""
+
+    def rounded_goodness(baseline: Cell) -> float:
+        return round(goodness(metric, baseline.value(metric)), DIGITS)
+
+    known = [one for one in baselines if math.isfinite(one.value(metric))]
+    return max(known, key=rounded_goodness, default=None)
+
+
+def count_films(differences: Iterable[float]) -> RunRow:
+    """Return in how many films a difference is above 0, is 0, and is defined."""
+    of_films = np.array([*differences])
+    return {
+        "films_better": int((of_films > ROUNDING).sum()),
+        "films_equal": int((np.abs(of_films) <= ROUNDING).sum()),
+        "films_compared": len(of_films),
+    }
+
+
+def verdict(row: RunRow) -> str:
+    """Return the word for whether the first side of a difference is better; its p decides."""
+    if row["basis"] == LEAKED:
+        return LEAKED
+    if math.isnan(row["p"]):
+        return NO_VERDICT
+    if row["p"] > ALPHA:
+        return NOT_SHOWN
+    return BETTER if row["tested"] > 0 else WORSE
+
+
+def judgement(baseline: str, differences: Sequence[RunRow]) -> RunRow:
+    """Return p and verdict of a model against its best baseline, as columns of its row.
+
+    The p is the largest p of all differences between the model and a baseline without video.
+
+    Args:
+        baseline: The name of the best baseline, or "".
+        differences: The rows of the differences of the model.
+    """
+    found: RunRow = {}
+    p_values = []
+    for row in differences:
+        if row["against_model"] in BLIND and row["against_store"] in ("", row["store"]):
+            p_values.append(row["p"])
+            if row["against_model"] == baseline:
+                found = {**row}
+    if not found:
+        return {"verdict": NO_VERDICT}
+    if not math.isnan(found["p"]):
+        found["p"] = max(p for p in p_values if math.isfinite(p))
+    found["verdict"] = verdict(found)
+    return {name: found[name] for name in ("tested", "p", "comparisons", "verdict")}
 
 
 def _published_values(
@@ -308,7 +502,33 @@ def _compute_differences(
     cells: Sequence[Cell], settings: RunSettings
 ) -> list[Difference]:
     """Return the differences between the cells with one training task and one test task."""
-    return [difference(*both, settings) for both in comparable(cells)]
+    found = []
+    if not settings.reference:
+        for first, second in comparable(cells):
+            if _is_turned(first, second, settings):
+                first, second = second, first
+            found.append(difference(first, second, settings))
+        return found
+    for of_model in group_by(cells, lambda cell: cell.model).values():
+        (first,) = (cell for cell in of_model if cell.store == settings.reference)
+        for cell in of_model:
+            if cell is first:
+                continue
+            if settings.primary == settings.metric:
+                found.append(difference(cell, first, settings))
+            else:
+                found.append(_without_interval(cell, first, settings.primary))
+    return found
+
+
+def _is_turned(first: Cell, second: Cell, settings: RunSettings) -> bool:
+    """Return whether a difference is shown as the second cell minus the first.
+
+    The model `lead` stands before the model `against`, and a joined store before its parts.
+    """
+    if first.model != second.model:
+        return (second.model, first.model) == (settings.lead, settings.against)
+    return first.store in settings.parts.get(second.store, ())
 
 
 def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
@@ -357,11 +577,17 @@ def difference(
             factor = film_factor(first, second, len(by_film))
         is_half = first.is_constant_in_films or second.is_constant_in_films
         most = 0.5 if is_half else 1.0
-        row["over_films"], interval = mean_over_films(by_film, factor, most)
+        mean, interval = mean_over_films(by_film, factor, most)
+        row |= dict.fromkeys(("value", "first", "second"), math.nan)
+        row["tested"] = mean
+        if not is_half:
+            row["value"] = mean
+            for side, cell in (("first", first), ("second", second)):
+                in_films, _ = cell.of_two_classes(settings.metric)
+                row[side] = _mean([in_films[film] for film in of_films])
     else:
         if factor is None:
             factor = max(first.inflation, second.inflation)
-        row["over_films"] = row["value"]
         interval = _interval_of_draws(first, second, settings, factor)
         if p_alone(by_film[:, None], np.array([factor]))[0] > 1 - CONFIDENCE:
             # Bootstrap intervals of a dozen films are too narrow if films differ very much.
@@ -371,6 +597,10 @@ def difference(
             factor = math.inf
     row |= {"low": interval.low, "high": interval.high}
     return Difference(row, of_films, factor)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan
 
 
 def film_factor(first: Cell, second: Cell, n_films: int) -> float:
@@ -413,14 +643,25 @@ def _interval_of_draws(
 def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
     """Return the row of a difference, without interval and p."""
     leaked = np.union1d(first.leaked_clips, second.leaked_clips)
+    ours, theirs = first.values[metric], second.values[metric]
+    value = float(rounded_difference(ours, theirs))
+    of_films: RunRow = dict.fromkeys(
+        ("films_better", "films_equal", "films_compared"), 0
+    )
+    if metric in RANKING_METRICS and first.n_films:
+        of_films = count_films(film_differences(first, second, metric).values())
     return {
         **facts_of_cell(first),
+        **dict.fromkeys(("copies", "same_film"), math.nan),
+        **of_films,
         "metric": metric,
-        "value": float(rounded_difference(first.values[metric], second.values[metric])),
+        **dict.fromkeys(("value", "tested"), value),
+        "first": ours,
+        "second": theirs,
         "against_train": second.train,
         "against_store": second.store,
         "against_model": second.model,
-        **dict.fromkeys(("over_films", "low", "high", "p", "comparisons"), math.nan),
+        **dict.fromkeys(("low", "high", "p", "comparisons"), math.nan),
         "leaked": len(leaked),
         "basis": weakest([first.basis, second.basis]),
     }
@@ -438,59 +679,45 @@ def _possible_values(draws: FloatArray) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-# ---- questions of a run ----
+# ---- what a run asks for ----
 
 
-def is_about_baselines(question: AskedQuestion) -> bool:
-    """Return whether a question compares a model with a baseline without video."""
-    return question["first"] in BLIND or question["second"] in BLIND
+def asked_cells(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
+    """Return the cells of the models that a run is about; the choice ignores the results.
 
-
-def select_requested_cells(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
-    """Return the cells of the models that a run asks about; the choice ignores the results.
-
-    If some questions compare a model with a baseline without video, only these questions count. If
-    there are none, all questions count. A cell is requested if it has the tasks of a question that
-    counts, and if it is one of the two sides of this question. If `grid.models` lists models, it
-    is enough that the cell has the tasks; if the list contains all models, the cells are in the
-    order of the list. If no cell is requested, the cells of all models are returned.
+    These are the cells of the lead model, or of all models in `grid.models`, on the tasks that the
+    run is about. Without a lead, or without such a cell, they are the cells of all models. If
+    `grid.models` lists all models, the cells are in the order of this list.
     """
-    models = [cell for cell in cells if cell.is_model and cell.store != CHOSEN]
+    models = [cell for cell in cells if cell.is_model]
     listed = [*settings.models]
     if {cell.model for cell in models} <= {*listed}:
         models.sort(key=lambda cell: listed.index(cell.model))
-    about_baselines = [*filter(is_about_baselines, settings.questions)]
+    if not settings.lead:
+        return models
     asked = []
     for cell in models:
-        for question in about_baselines or settings.questions:
-            is_on_tasks = _is_meant(_named_tasks(question), cell.pair)
-            is_side = False
-            for model, store in _named_sides(question):
-                side = (model, store if about_baselines else "")
-                is_side |= _is_meant(side, (cell.model, cell.store))
-            if is_on_tasks and (listed or is_side):
-                asked.append(cell)
-                break
+        is_listed = bool(listed) or cell.model == settings.lead
+        if is_listed and settings.is_about(cell.pair):
+            asked.append(cell)
     return asked or models
 
 
-# Two tasks, or a model and its store.
-Names = tuple[str, str]
+def is_asked_difference(
+    row: RunRow, asked: Collection[CellName], settings: RunSettings
+) -> bool:
+    """Return whether a run asks for the difference of two models.
 
-
-def _is_meant(asked: Names, found: Names) -> bool:
-    """Return whether two names match two requested names; a requested "" matches any name."""
-    return asked[0] in ("", found[0]) and asked[1] in ("", found[1])
-
-
-def _named_tasks(row: Mapping[str, Any]) -> Names:
-    return row["train"], row["test"]
-
-
-def _named_sides(question: AskedQuestion) -> tuple[Names, Names]:
-    """Return the model and the store of both sides of a question."""
-    first = (question["first"], question["first_store"])
-    return first, (question["second"], question["second_store"])
+    These are the differences of two models that the run is about, of `report.lead` and
+    `report.against`, and of `report.contrast`.
+    """
+    if row["against_train"] != row["train"]:
+        return True
+    sides = (row["model"], row["against_model"])
+    is_of_lead = sides == (settings.lead, settings.against)
+    if is_of_lead and settings.is_about((row["train"], row["test"])):
+        return True
+    return {*names_of_difference(row)} <= {*asked}
 
 
 # ---- p in families ----
@@ -504,33 +731,47 @@ def names_of_difference(row: RunRow) -> tuple[CellName, CellName]:
 
 
 def add_p(
-    differences: Sequence[Difference], cells: Iterable[Cell], settings: RunSettings
-) -> list[RunRow]:
-    """Return the rows of differences; add a p to each requested one, corrected in its family.
+    differences: Sequence[Difference],
+    asked: Collection[CellName],
+    settings: RunSettings,
+) -> None:
+    """Add a p to each difference that the run asks for, corrected in its family.
 
-    The first family is the requested models against baselines without video. The second is the
-    requested models against each other, and the comparisons of the keys `report.questions` and
-    `report.contrast`. A comparison has the same p in all tables. Other differences have no p.
-    Differences with the store that is chosen on training films have no p either.
+    The first family is the models that the run is about against baselines without video. The second
+    is the differences of two models (`is_asked_difference`). Except for contrasts, these get their
+    place in the column `asked`. A comparison has the same p in all tables. Other differences have
+    no p.
+
+    Args:
+        differences: The differences. Their rows are changed.
+        asked: The names of the cells that the run is about.
+        settings: Settings of the protocol and facts of the clips.
     """
-    asked = {cell.name for cell in select_requested_cells(cells, settings)}
     baselines = []
     models = []
     for item in differences:
         row = item.row
-        first, second = names_of_difference(row)
-        if CHOSEN in (row["store"], row["against_store"]):
-            continue
-        is_contrast = row["against_train"] != row["train"]
-        is_of_question = any(asks_for(of, row) for of in settings.questions)
         if row["against_model"] in BLIND:
-            if first in asked:
+            if names_of_difference(row)[0] in asked:
                 baselines.append(item)
-        elif is_contrast or is_of_question or {first, second} <= asked:
+        elif is_asked_difference(row, asked, settings):
             models.append(item)
     add_p_of_family(baselines, greater=True)
     add_p_of_family(models)
-    return [item.row for item in differences]
+    # Contrasts have a table of their own.
+    asked_rows = [
+        item.row for item in models if item.row["against_train"] == item.row["train"]
+    ]
+    asked_rows.sort(key=lambda row: _rank_of_difference(row, settings))
+    for number, row in enumerate(asked_rows, 1):
+        row["asked"] = number
+
+
+def _rank_of_difference(row: RunRow, settings: RunSettings) -> int:
+    """Return the place: the lead against its model, joined stores against parts, then others."""
+    if (row["model"], row["against_model"]) == (settings.lead, settings.against):
+        return 0
+    return 1 if row["against_store"] in settings.parts.get(row["store"], ()) else 2
 
 
 def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> None:
@@ -560,45 +801,7 @@ def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> N
             item.row.update(p=p, comparisons=n_comparisons)
 
 
-def asks_for(question: AskedQuestion, row: RunRow) -> bool:
-    """Return whether a question requests a difference; its sides may be exchanged.
-
-    An empty name in a question matches any name.
-    """
-    is_on_tasks = _is_meant(_named_tasks(question), _named_tasks(row))
-    return is_on_tasks and any(_is_in_order(question, row))
-
-
-def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
-    """Return a requested difference with its sides in the order of the question."""
-    return row if _is_in_order(question, row)[0] else exchanged(row)
-
-
-def exchanged(row: RunRow) -> RunRow:
-    """Return a difference with its sides exchanged."""
-    return {
-        **row,
-        "model": row["against_model"],
-        "store": row["against_store"],
-        "against_model": row["model"],
-        "against_store": row["store"],
-        "value": -row["value"],
-        "over_films": -row["over_films"],
-        "low": -row["high"],
-        "high": -row["low"],
-    }
-
-
-def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
-    """Return whether a difference matches a question as it is, and with its sides exchanged."""
-    first, second = _named_sides(question)
-    ours = (row["model"], row["store"])
-    theirs = (row["against_model"], row["against_store"])
-    is_same = _is_meant(first, ours) and _is_meant(second, theirs)
-    return is_same, _is_meant(first, theirs) and _is_meant(second, ours)
-
-
-# ---- contrasts, chosen stores ----
+# ---- contrasts ----
 
 
 def _contrasts(
@@ -645,6 +848,4 @@ def _compute_contrasts(
 
 def _without_interval(first: Cell, second: Cell, metric: str) -> Difference:
     """Return a difference without interval and p."""
-    row = row_of_difference(first, second, metric)
-    row["over_films"] = row["value"]
-    return Difference(row, {}, math.inf)
+    return Difference(row_of_difference(first, second, metric), {}, math.inf)

@@ -2,7 +2,7 @@
 
 A row of predictions.csv is one test of one clip. Everything that a run shows of its models is
 computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Tests of
-baselines, and tests of the store that is chosen on the training films, are rows of the same kind.
+baselines are rows of the same kind.
 `docs/files.md` documents each column.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,31 +43,51 @@ TESTS: dict[str, type] = {
     "is_model": bool,
     "is_trained": bool,
     "is_probability": bool,
-    "inner_ap": float,
 }
 RESULTS: dict[str, type] = {
+    # what is measured: a model in a task, over all films or in one film
     "task": str,
     "train": str,
     "test": str,
     "store": str,
     "model": str,
+    "against_train": str,
+    "against_store": str,
+    "against_model": str,
     "film": str,
     "metric": str,
+    # the value, or the difference of two values
     "value": float,
     "sd": float,
     "fits": float,
     "low": float,
     "high": float,
-    "over_films": float,
+    "first": float,
+    "second": float,
+    # what it is compared with
+    "random": float,
+    "baseline": str,
+    "baseline_value": float,
+    "tested": float,
     "p": float,
     "comparisons": float,
+    "films_better": float,
+    "films_equal": float,
+    "films_compared": float,
+    "verdict": str,
+    "asked": float,
+    # what was tested
+    "kind": str,
     "clips": float,
+    "positive": float,
+    "test_set": float,
     "films": float,
+    "films_with_value": float,
     "leaked": float,
+    "copies": float,
+    "same_film": float,
     "basis": str,
-    "against_train": str,
-    "against_store": str,
-    "against_model": str,
+    "averaged": float,
     "paper": float,
     "paper_sd": float,
 }
@@ -132,8 +152,9 @@ RUN_TABLES = {
 MOSTLY_WHOLE = (
     *("decision", "fits", "comparisons", "clips", "films", "leaked"),
     *("films_with_value", "left", "right", "all_clips", "successes"),
+    *("films_better", "films_equal", "films_compared", "positive", "test_set"),
+    *("copies", "same_film", "averaged", "asked"),
 )
-CHOSEN = "chosen"  # the name of the store that is chosen on training films
 # The name of a cell: a model on a store, trained for one task and tested on one task.
 CELL = ("train", "test", "store", "model")
 # The values of the column `seen`: the overlap of a tested clip with the training of its scorer.
@@ -143,6 +164,8 @@ CLIP_WAS_SEEN = "clip"  # the clip itself, or one with exactly its features
 NOT_KNOWN = "unknown"  # films are unknown
 
 RunRow = dict[str, Any]
+T = TypeVar("T")
+K = TypeVar("K")
 Pair = tuple[str, str]  # a training and a test task
 ColumnArrays = Mapping[str, Sequence[Any] | NDArray[Any]]
 
@@ -181,7 +204,7 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
 
 def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]
-) -> ColumnArrays:
+) -> dict[str, list[Any]]:
     """Return the columns of a table from its rows.
 
     If a row has no key for a column, its value there is missing: "" or NaN.
@@ -264,3 +287,16 @@ def read_csv(data: bytes, kinds: Mapping[str, type]) -> pd.DataFrame:
         elif kind is not str:
             table[name] = table[name].astype(np.int64).astype(kind)
     return table
+
+
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items of each key; the keys are in the order in which they first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def number_of_groups(groups: NDArray[np.str_]) -> int:
+    """Return the number of distinct groups (films, or groups of films); "" is not counted."""
+    return len(np.unique(groups[groups != ""]))

@@ -145,7 +145,6 @@ class PCBM(Classifier):
         rows = rows[labelled]
         margins = margins[labelled]
         labels = labels[labelled]
-        self._margins = margins
         self.head_ = unfitted(self.part("head")).fit(margins, labels)
         self.classes_ = self.head_.classes_
         if self.residual is not None:
@@ -182,11 +181,6 @@ class PCBM(Classifier):
         margins: Floats = found.margins(X)
         margins[is_example] = of_rows
         return margins
-
-    def head_scores(self, y: NDArray[Any], train: Ints, rows: Ints) -> Floats:
-        """Return scores of labelled rows by a head that is fitted on others; margins stay."""
-        head = unfitted(self.part("head")).fit(self._margins[train], y)
-        return np.asarray(head.predict_proba(self._margins[rows])[:, 1])
 
     def _fit_residual(self, X: Floats, y: NDArray[Any], offset: Floats) -> None:
         """Fit the residual on scaled rows if the vectors were fitted on scaled rows.

@@ -21,8 +21,7 @@ from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.concepts import released_rank
 from obygaze_models.models.estimator import WithoutGroups
 from obygaze_models.models.examples import findable_columns
-from obygaze_models.models.fold_data import FoldData, InnerScores, check_classes
-from obygaze_models.models.linear import DIGITS
+from obygaze_models.models.fold_data import FoldData, check_classes
 from obygaze_models.models.preprocessing import apply_steps, last_step, steps_of
 from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, public_path
 
@@ -319,45 +318,3 @@ def score_features(fitted: Any, X: Any) -> Floats:
 def score_rows(fitted: Any, data: FoldData, rows: Ints) -> Floats:
     """Return the scores of some rows; equal rows have equal scores."""
     return data.rows.equalize(rows, score_features(fitted, data.rows.X[rows]))
-
-
-def inner_scores(unfitted: Any, fitted: Any, data: FoldData) -> InnerScores:
-    """Return the scores by which a store is chosen; rows are scored by fits without these rows.
-
-    The rows are the validation rows, or the training rows if there are no validation rows.
-    """
-    rows = data.validation
-    if len(rows):
-        scores = score_rows(fitted, data, rows)
-        return InnerScores(data.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
-    last = last_step(fitted)
-    train = data.train
-    if stops_early(last):
-        return InnerScores()
-    if hasattr(last, "left_out_scores_"):
-        folds = np.unique(data.films[train], return_inverse=True)[1]
-        scores = np.round(last.left_out_scores_, DIGITS)
-        return InnerScores(data.y[train], scores, folds)
-    if hasattr(last, "direction_") and data.file_folds is None:
-        one_fold = np.zeros(len(train), dtype=np.intp)
-        return InnerScores(data.y[train], score_rows(fitted, data, train), one_fold)
-    if hasattr(last, "head_scores") and last.residual is None and last.cross_fit >= 2:
-        place = {row: number for number, row in enumerate(train.tolist())}
-
-        def score_head(train: Ints, rows: Ints) -> Floats:
-            at, of = ([place[row] for row in some.tolist()] for some in (train, rows))
-            scores: Floats = last.head_scores(data.y[train], at, of)
-            return scores
-
-        found = data.inner_scores(score_head)
-        if len(found.y):
-            return found
-    # A published scheme makes only the choices that its publication made.
-    if data.file_folds is not None:
-        return InnerScores()
-
-    def score_inside(train: Ints, rows: Ints) -> Floats:
-        inside = fit(unfitted, data.inside(train, rows))
-        return score_features(inside, data.rows.X[rows])
-
-    return data.inner_scores(score_inside)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.metrics import average_precision
-from obygaze_models.evaluation.predictions import NO_ROWS, Predictions
 from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, Strings
 
 if TYPE_CHECKING:
@@ -138,29 +136,6 @@ class Concepts:
 
 
 @dataclass(frozen=True, eq=False)
-class InnerScores:
-    """Scores of rows by fits without these rows, with the class and the fold of each row.
-
-    Fits differ in scale, so scores are comparable within a fold only.
-    """
-
-    y: NDArray[Any] = field(default_factory=NO_ROWS.copy)
-    scores: Floats = field(default_factory=lambda: np.zeros(0))
-    folds: Ints = field(default_factory=NO_ROWS.copy)
-
-    @property
-    def precision(self) -> float | None:
-        """Mean average precision over folds with both classes, or None if there are none."""
-        precisions = []
-        for fold in np.unique(self.folds):
-            is_inside = self.folds == fold
-            predictions = Predictions.of(self.y[is_inside], self.scores[is_inside])
-            if 0 < predictions.y.mean() < 1:
-                precisions.append(average_precision(predictions))
-        return float(np.mean(precisions)) if precisions else None
-
-
-@dataclass(frozen=True, eq=False)
 class FoldData:
     """The data of one fold: training and validation rows, and the facts of all rows.
 
@@ -168,7 +143,7 @@ class FoldData:
         rows: The features of all clips that have features.
         y: The class of each row; -1 for a row without a class.
         train: Indices of the training rows; each has a class.
-        validation: Indices of the rows on which an epoch, a setting or a store is chosen.
+        validation: Indices of the rows on which an epoch or a setting is chosen.
         films: The film of each row; "" if films are unknown.
         units: For each row, the number of the unit that is held out as a whole: the film of the
             row, or the row alone.
@@ -237,27 +212,6 @@ class FoldData:
         is_positive = self.y[self.train] == 1
         for fold in inner_folds(is_positive, self.training_films, INNER_FOLDS):
             yield self.train[~fold], self.train[fold]
-
-    def inner_scores(self, score: Callable[[Ints, Ints], Floats]) -> InnerScores:
-        """Return the scores of all inner splits; empty if a split cannot be fitted.
-
-        Args:
-            score: Fits on the first rows, and returns the scores of the second rows.
-        """
-        truth = []
-        scores = []
-        folds = []
-        for fold, (train, rows) in enumerate(self.inner_splits()):
-            try:
-                scores.append(self.rows.equalize(rows, score(train, rows)))
-            except FixTraining:
-                # For example, too few training rows have a concept.
-                return InnerScores()
-            truth.append(self.y[rows])
-            folds.append(np.full(len(rows), fold, dtype=np.intp))
-        if not truth:
-            return InnerScores()
-        return InnerScores(*map(np.concatenate, (truth, scores, folds)))
 
 
 def check_classes(y: NDArray[Any]) -> None:

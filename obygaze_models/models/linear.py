@@ -85,17 +85,11 @@ class RidgeProbe(LinearProbe):
         best = int(np.round(self.errors_, DIGITS).argmin())
         self.alpha_ = float(alphas[best])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
-        self._left_out_scores: Floats = (targets - left_out[best])[:, 0]
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """The chosen penalty strength."""
         return {"alpha": self.alpha_}
-
-    @property
-    def left_out_scores_(self) -> Floats:
-        """Scores of the training rows by fits without their group; not saved with a model."""
-        return self._left_out_scores
 
 
 class RidgePath:

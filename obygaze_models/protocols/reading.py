@@ -140,8 +140,8 @@ def parse_protocol(
         if not document.violations:
             _check_names(document, protocol)
             _check_bars(document, protocol)
+            _check_lead(document, protocol)
             _check_models(document, protocol, asked)
-            _check_questions(document, protocol, asked)
             run = {*asked} or protocol.used_tasks
             _check_splits(document, protocol, run)
             _check_every_task_is_run(document, protocol, in_file, asked)
@@ -169,12 +169,9 @@ def _without_words_on_changed_tasks(
     for value in protocol.paper:
         if changed.isdisjoint((value.train, value.test)):
             printed.append(value)
-    questions = []
-    for question in protocol.report.questions:
-        if not changed.isdisjoint((question.train, question.test)):
-            question = replace(question, text="")
-        questions.append(question)
-    report = replace(protocol.report, questions=tuple(questions))
+    report = protocol.report
+    if protocol.pairs and not changed.isdisjoint(protocol.pairs[0]):
+        report = replace(report, ask="")
     return replace(protocol, tasks=tasks, paper=tuple(printed), report=report)
 
 
@@ -326,10 +323,6 @@ def _check_names(document: Document, protocol: Protocol) -> None:
     ):
         _check_known(document, key, names, tasks, "task")
     parts: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
-    for number, question in enumerate(report.questions):
-        of_models = (question.first, question.second)
-        tasks_of = (question.train, question.test)
-        parts.append((f"report.questions[{number}]", of_models, tasks_of))
     for number, value in enumerate(protocol.paper):
         parts.append((f"paper[{number}]", (value.model,), (value.train, value.test)))
     known = [*protocol.models, *BASELINES]
@@ -338,7 +331,7 @@ def _check_names(document: Document, protocol: Protocol) -> None:
         _check_known(document, key, of_tasks, tasks, "task")
     for section in ("data", "grid", "report"):
         for key, values in vars(getattr(protocol, section)).items():
-            is_list = isinstance(values, tuple) and key not in ("questions", "notes")
+            is_list = isinstance(values, tuple) and key != "notes"
             if is_list and len({*values}) < len(values):
                 problem = f"must not list a value twice, got {[*values]!r}"
                 document.add(f"{section}.{key}", problem)
@@ -389,28 +382,21 @@ def _check_every_task_is_run(
             )
 
 
-def _check_questions(
-    document: Document, protocol: Protocol, asked: Collection[str]
-) -> None:
-    """Check that the run answers the questions of --set, or of a file whose grid is unchanged.
+def _check_lead(document: Document, protocol: Protocol) -> None:
+    """Check that `report.lead` and `report.against` are models of the protocol.
 
-    Questions about models and tasks that --set or --task excludes are dropped.
+    A model that --set or --model excludes from the run is accepted from the file: the run is then
+    about the models that are left.
     """
-    sections = {key.partition(".")[0] for key in document.overrides}
-    is_typed = "report.questions" in document.overrides
-    is_reduced = bool(asked) or "grid" in sections
-    if document.violations or (is_reduced and not is_typed):
-        return
-    known = {"", *protocol.model_names, *protocol.grid.baselines}
-    for question in protocol.report.questions:
-        missing = sorted({question.first, question.second} - known)
-        is_run = asked or any(
-            question.train in ("", train) and question.test in ("", test)
-            for train, test in protocol.pairs
-        )
-        if missing or not is_run:
-            named = " or ".join(missing) or "this training task and test task"
-            document.add("report.questions", f"the run does not have {named}")
+    report = protocol.report
+    for key, name in (("lead", report.lead), ("against", report.against)):
+        place = f"report.{key}"
+        is_typed = place in document.overrides
+        known = protocol.model_names if is_typed else protocol.models
+        if name and name not in known:
+            document.add(place, f"unknown model {name!r}{near(name, known)}")
+    if "report.against" in document.overrides and report.against and not report.lead:
+        document.add("report.against", "needs report.lead, which is compared with it")
 
 
 def _check_models(
@@ -444,9 +430,6 @@ def _check_models(
             for key, value in (("best_of_folds", True), ("tolerance", "folds")):
                 if settings[key] == value:
                     problems[key] = "needs published splits and a scheme"
-            # In-sample margins would favour the store with the most features.
-            if protocol.fit.choose_store and settings["cross_fit"] < 2:
-                problems["cross_fit"] = "must be at least 2 with fit.choose_store"
         for key, problem in problems.items():
             document.add(f"models.{name}.{key}", problem)
     if protocol.fit.seeds > 1 and not starts_at_random:

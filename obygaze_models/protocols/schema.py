@@ -132,41 +132,22 @@ class GridSettings:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """The first seed, and the number of trainings of models that start at random.
-
-    With `choose_store`, there is a further row for each model: in each fold, the store is chosen on
-    the training films. All stores are then restricted to the clips that all stores contain.
-    """
+    """The first seed, and the number of trainings of models that start at random."""
 
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
     seeds: Annotated[int, Meta(ge=1, le=1000)] = 1
-    choose_store: bool = False
-
-
-@dataclass(frozen=True)
-class Question:
-    """A difference that is requested before the run; an empty name means "any".
-
-    `first` and `second` are models or baselines, on `first_store` and `second_store`.
-    """
-
-    text: str = ""
-    first: str = ""
-    second: str = ""
-    first_store: str = ""
-    second_store: str = ""
-    train: str = ""
-    test: str = ""
 
 
 @dataclass(frozen=True)
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
-    `metrics` are further metrics that the page shows; all metrics are always computed. `questions`
-    are the differences that the run is made for. A report begins with them; all other differences
-    are exploratory. `contrast` names two training tasks, such as HN_S and EN_S; models trained on
-    both are compared on each test task.
+    `metrics` are further metrics that the page shows; all metrics are always computed. `ask` is the
+    question of the run, the heading of its page. `lead` is the model that the run is about, in the
+    first training task and the first test task: it is compared with baselines, between stores, and
+    with the model `against`. Without `lead`, the run is about all models and tasks. `contrast`
+    names two training tasks, such as HN_S and EN_S; models trained on both are compared on each
+    test task.
     """
 
     title: str = ""
@@ -174,7 +155,9 @@ class ReportSettings:
     metrics: tuple[_Metric, ...] = ()
     replicates: Annotated[int, Meta(ge=2, le=1_000_000)] = 1000
     compare: bool = True
-    questions: tuple[Question, ...] = ()
+    ask: str = ""
+    lead: str = ""
+    against: str = ""
     error_analysis: bool = False
     concepts: bool = False
     contrast: tuple[Name, ...] = ()
@@ -260,17 +243,15 @@ class Protocol:
         return list(self.grid.models or self.models)
 
     def with_models(self, names: Sequence[str]) -> Self:
-        """Return the protocol with some of its models, without questions about other models."""
-        known = {"", *names, *BASELINES}
-        questions = []
-        for question in self.report.questions:
-            if {question.first, question.second} <= known:
-                questions.append(question)
+        """Return the protocol with some of its models."""
+        report = self.report
+        lead = report.lead if report.lead in names else ""
+        against = report.against if report.against in names else ""
         return replace(
             self,
             models={name: self.models[name] for name in names},
             grid=replace(self.grid, models=tuple(names) if self.grid.models else ()),
-            report=replace(self.report, questions=tuple(questions)),
+            report=replace(report, lead=lead, against=against),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count, few, join_names
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
@@ -42,11 +42,10 @@ from obygaze_features.manifest.own_labels import (
     even_limit,
     has_numbers,
 )
-from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.schedule import SPLIT_KINDS, unit_name
-from obygaze_models.protocols.schema import Data, Protocol, Question, Task
+from obygaze_models.protocols.schema import Data, Protocol, Task
 
 # A column, an operator and one value; `parse` reads longer expressions.
 COMPARISON = re.compile(
@@ -99,39 +98,20 @@ def with_tasks(
     for value in protocol.paper:
         if value.test in kept and value.train in ("", value.test):
             printed.append(value)
-    questions = _questions(protocol, asks, kept)
+    ask = ""
+    if not kept:
+        unit = unit_name(protocol.splits.kind, protocol.splits.column)
+        what = join_names([*dict.fromkeys(asks.values())])
+        ask = ASKED.format(unit=unit, what=what)
+    elif len(names) == 1 and protocol.pairs[0] == (names[0], names[0]):
+        ask = protocol.report.ask
     return replace(
         protocol,
         tasks=tasks,
         grid=replace(protocol.grid, train=names, test=names, pairs="same"),
-        report=replace(protocol.report, contrast=(), questions=questions),
+        report=replace(protocol.report, contrast=(), ask=ask),
         paper=tuple(printed),
     )
-
-
-def _questions(
-    protocol: Protocol, asks: Mapping[str, str], kept: Sequence[str]
-) -> tuple[Question, ...]:
-    """Return the questions of a protocol, changed so that they are about the requested tasks.
-
-    A question that compares a model with a baseline is repeated for each requested task, because
-    its text names the task. `asks` describes each requested task. `kept` are the requested tasks
-    that have the same definition as in the protocol.
-    """
-    asked = []
-    unit = unit_name(protocol.splits.kind, protocol.splits.column)
-    for question in protocol.report.questions:
-        if not {question.first, question.second} & {*BASELINES}:
-            asked.append(replace(question, train="", test=""))
-            continue
-        for name, what in asks.items():
-            text = question.text
-            if name not in kept:
-                text = ASKED.format(unit=unit, what=what)
-            elif name != question.test:
-                text = ""
-            asked.append(replace(question, text=text, train=name, test=name))
-    return tuple(asked)
 
 
 def one_task(

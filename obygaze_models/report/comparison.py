@@ -13,9 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from obygaze_features.core.console import count, few, join_names, plural
+from obygaze_features.core.console import count, few, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values, write_new
 from obygaze_features.core.shell import shell_word
@@ -24,33 +22,31 @@ from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.same_clips import same_clips
 from obygaze_models.evaluation.basis import interval_is_of, weakest
-from obygaze_models.evaluation.cells import Cell, Shared, on_shared_clips
 from obygaze_models.evaluation.metrics import (
     AP,
     METRICS,
     RANKING_METRICS,
     metric_name,
-    ranking_metric,
 )
 from obygaze_models.evaluation.results import (
     RunSettings,
-    add_p_of_family,
-    difference,
-    row_of_difference,
+    results,
 )
-from obygaze_models.evaluation.tables import CHOSEN, RunRow
+from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.protocols.schema import Task
 from obygaze_models.report.lookup import explain_invalid_runs, find_task, pair_name
 from obygaze_models.report.tables import (
     DASH,
+    NO_NUMBER,
+    DifferenceCell,
     NumberCell,
     PValueCell,
     ResultTable,
     render_template,
     result_table,
 )
-from obygaze_models.runner.answer import films_with_value, verdict
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.answer import films_with_value
+from obygaze_models.runner.files import ResultRows, Run
 from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.limits import ON_BOTH_SIDES, find_limits
 
@@ -70,7 +66,7 @@ NO_CELL = (
 # Training task, test task, model and store. The model or store is "" if no run has several.
 Key = tuple[str, str, str, str]
 # The cell of each run that has the model, by the number of the run from 0.
-SideBySide = Mapping[int, Cell]
+SideBySide = Mapping[int, ResultRows]
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,9 @@ class ComparedRuns(Listing):
     Attributes:
         runs: The names of the runs. All other runs are compared with the first.
         metric: The metric of values and differences.
-        rows: A row for each model and run: the value of the model in this run, and the difference
-            of this value from the value in the first run.
+        rows: Rows with the columns of results.csv, in which `store` is the name of the run: the
+            values of each model in each run, and the differences from the first run. The column
+            `why_not` states why a value is not compared.
         warnings: Sentences on differences in tasks, clips and folds, on limits of the runs, and on
             runs without a common model.
         unit: What is resampled for the intervals of differences: film, or the group that runs hold
@@ -96,8 +93,7 @@ class ComparedRuns(Listing):
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
-        facts = {key: value for key, value in vars(self).items() if key != "rows"}
-        return {**facts, "cells": [json_values(row) for row in self.rows]}
+        return {**vars(self), "rows": [json_values(row) for row in self.rows]}
 
     def table(self) -> Columns:
         """Return the columns of `rows`, by name."""
@@ -134,85 +130,71 @@ class ComparedRuns(Listing):
     def shown(self) -> ResultTable:
         """Return the table that the terminal and the page show.
 
-        It has a row for each model of each further run, with the value of the first run beside it.
+        A row has the values of the first run and of another run, on the clips that both tested, and
+        their difference. A model that cannot be compared has a row with its value in each run.
         """
         first = self.runs[0]
         metric = metric_name(self.metric)
-        rows: list[RunRow | str] = []
-        bases: list[str] = []
-        others: dict[str, list[str]] = {}
-        reasons: dict[str, None] = {}
-        n_compared = 0
-        compared = {row["name"] for row in self.rows if _is_shown(row)}
+        units = plural(self.unit)
+        differences = [row for row in self.rows if row["against_model"]]
+        compared = {_key_of(row) for row in differences}
+        alone = [row for row in self.rows if row["why_not"]]
         for row in self.rows:
-            if not _is_shown(row):
-                if row["name"] not in compared:
-                    name = f"{row['name']} for {pair_name(row['train'], row['test'])}"
-                    others.setdefault(name, []).append(row["run"])
-                continue
-            ends = (row["difference_low"], row["difference_high"])
-            apart = {"over_films": row["difference"], "p": row["difference_p"]}
-            n_clips = row["difference_n_clips"]
-            n_units = row["difference_n_films"]
-            if row["why_not"]:
-                n_clips = f"{row['n_clips_of_first']} / {row['n_clips']}"
-                n_units = DASH
-                reasons.setdefault(row["why_not"], None)
-            else:
-                n_compared += 1
+            if not row["why_not"] and _key_of(row) not in compared:
+                alone.append(row)
+        rows: list[RunRow | str] = []
+        for row in [*differences, *alone]:
+            is_alone = not row["against_model"]
+            value = NumberCell(row["first"])
+            if is_alone:
+                value = NumberCell(row["value"], row["low"], row["high"])
+            is_same = row["first"] == row["second"]
             shown = {
                 "task": pair_name(row["train"], row["test"]),
-                "model": row["name"],
-                "run": row["run"],
-                "clips": n_clips,
-                plural(self.unit): n_units,
-                f"{metric} of {first}": NumberCell(row["value_of_first"]),
-                metric: NumberCell(row["value"], row["low"], row["high"]),
-                f"minus {first}": NumberCell(row["difference"], *ends),
-                "p": PValueCell(row["difference_p"]),
-                "better?": verdict(apart | {"basis": row["difference_basis"]}),
+                "model": row["model"],
+                "run": row["store"],
+                "clips": row["clips"],
+                units: row["films"],
+                f"{metric} of the run": value,
+                f"{metric} of {first}": NumberCell(row["second"]),
+                "difference": NO_NUMBER if is_alone else DifferenceCell.of(row),
+                # The p of a value is of its best baseline, and not of another run.
+                "p": PValueCell(math.nan if is_alone else row["p"]),
+                "better?": "the same" if is_same else row["verdict"] or DASH,
             }
-            if row["value"] == row["value_of_first"] and not row["why_not"]:
-                shown["better?"] = "the same"
+            if is_alone:
+                shown["better?"] = "not compared"
             rows.append(shown)
-            for part in ("", "difference_"):
-                if math.isfinite(row[f"{part}low"]):
-                    bases.append(row[f"{part}basis"])
         sentences = []
-        units = plural(self.unit)
-        for reason in reasons:
+        for reason in dict.fromkeys(row["why_not"] for row in alone):
+            if reason:
+                sentences.append(
+                    f"No difference, because {reason}: each value is on all clips of its run."
+                )
+        if differences:
             sentences.append(
-                f"No difference, because {reason}: each value is on all clips of its run."
-            )
-        if n_compared:
-            of_rows = "a row with a difference" if reasons else "a row"
-            sentences.append(
-                f"All values of {of_rows} are on the clips that all runs with this model tested,"
-                " with the same class."
+                "The two values of a difference are on the clips that all runs with this model"
+                " tested with the same class."
             )
             if self.metric in RANKING_METRICS:
                 sentences.append(
-                    f"On unseen {units}, the difference is the mean over {units}. p is two-sided,"
-                    " and corrected for all differences of this table."
+                    f"On unseen {units}, the values are means over {units} with clips of both"
+                    " classes. p is two-sided, and corrected for all differences of this table."
                 )
-            sentences.append(
-                f"The last column shows whether the run is better than {first}."
-            )
+        bases = [
+            row["basis"] for row in [*differences, *alone] if row["low"] == row["low"]
+        ]
         if bases:
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(
                 f"In brackets: intervals over {units}, which hold for {of_intervals}."
             )
-        if others:
-            named = [f"{name} in {join_names(runs)}" for name, runs in others.items()]
-            sentences.append(f"Without a difference from {first}: {few(named)}.")
         title = f"{metric} of each run, and its difference from {first}"
         return result_table("compared", title, rows, " ".join(sentences))
 
 
-def _is_shown(row: RunRow) -> bool:
-    """Return whether a row has a value beside the value of the first run."""
-    return bool(math.isfinite(row["value"] + row["value_of_first"]))
+def _key_of(row: RunRow) -> tuple[str, str, str]:
+    return row["model"], row["train"], row["test"]
 
 
 # ---- values and differences ----
@@ -229,10 +211,7 @@ def compare_runs(
         models: One model for all runs, or one for each run. Empty: models of the same name.
     """
     if len(runs) < 2:
-        message = (
-            "expected two or more runs; the report of one run compares the models that"
-            " report.questions names"
-        )
+        message = "expected two or more runs; the report of one run compares its models and stores"
         names = " ".join(shell_word(run.folder.name) for run in runs) or "RUN"
         raise FixUsage(message, hint=f"obygaze report {names}")
     if metric is not None and metric not in METRICS:
@@ -253,71 +232,66 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     _require_one_unit(names, runs)
     warnings = [*_not_the_same_for_sure(names, runs)]
     unit = runs[0].unit if runs[0].holds_out_groups else "film"
-    by_key = cells_side_by_side(runs, models)
+    by_key = models_side_by_side(runs, models)
     warnings += _other_tasks(names, runs, by_key)
     # The number is limited, because an edited run.json may state any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
-    settings = RunSettings(ranking_metric(metric), replicates=n_draws)
+    settings = RunSettings(
+        metric, replicates=n_draws, reference="0", sizes=runs[0].settings.sizes
+    )
+    _require_one_group(runs)
     rows: list[RunRow] = []
-    # The row of each compared cell, and the row of its difference.
-    found: list[tuple[RunRow, RunRow]] = []
-    tested = []
-    for key, cells in by_key.items():
-        of_other_kind = _cells_of_other_kind(names, cells, metric)
-        of_one_kind = {n: cell for n, cell in cells.items() if n not in of_other_kind}
-        shared = _on_shared_clips(of_one_kind)
-        problem = shared.problem
-        parts = shared.cells or of_one_kind.values()
-        compared = dict(zip(of_one_kind, parts, strict=True))
-        first = compared.get(0)
-        for number, own in cells.items():
-            cell = compared.get(number, own)
-            row = _make_row(key, cells, cell, metric)
-            row |= {"run": names[number], "n_clips": shared.n_clips}
-            rows.append(row)
-            if number in of_other_kind:
-                # Its value is on all its clips, and so is the value of the first run beside it.
-                row |= {"n_clips": own.n_clips, "why_not": of_other_kind[number]}
-                row["value_of_first"] = cells[0].value(metric)
-                row["n_clips_of_first"] = cells[0].n_clips
-                continue
-            if problem:
-                row |= dict.fromkeys(("value", "low", "high"), math.nan)
-                row["why_not"] = problem
-            if problem or first is None or number == 0:
-                continue
-            row["value_of_first"] = first.value(metric)
-            row["n_clips_of_first"] = first.n_clips
-            if math.isnan(row["value"] - row["value_of_first"]):
-                problem = f"not all runs have a value of {metric_name(metric)}"
-                row["why_not"] = problem
-                continue
-            apart = row_of_difference(cell, first, metric)
-            apart["over_films"] = apart["value"]
-            # Only ranking metrics have an interval and a p. Other metrics depend on a threshold,
-            # which a different training could move.
-            if metric in RANKING_METRICS:
-                tested.append(difference(cell, first, settings))
-                apart = tested[-1].row
-            found.append((row, apart))
-        if problem and len(of_one_kind) > 1 and 0 in cells:
+    tests: list[pd.DataFrame] = []
+    n_other_clips = 0
+    for key, of_runs in by_key.items():
+        name = " / ".join(dict.fromkeys(of.model for of in of_runs.values()))
+        if key[3]:
+            name += f" ({key[3]})"
+        of_tests = {number: runs[number].tests_of(of) for number, of in of_runs.items()}
+        of_other_kind = _of_other_kind(names, of_runs, of_tests, metric)
+        of_one_kind = {n: of for n, of in of_tests.items() if n not in of_other_kind}
+        shared, problem = _on_shared_clips(of_one_kind)
+        values = [of_runs[number].value(metric) for number in shared]
+        if len(shared) > 1 and not problem and any(map(math.isnan, values)):
+            problem = f"not all runs have a value of {metric_name(metric)}"
+        if not problem and len(shared) > 1:
+            unused = [n for n in shared if len(shared[n]) < len(of_tests[n])]
+            n_other_clips += bool(unused)
+        if problem and len(of_one_kind) > 1 and 0 in of_runs:
             tasks = pair_name(*key[:2])
             warnings.append(f"{tasks}: nothing is compared, because {problem}.")
-    # The store that is chosen on training films has an interval and no p.
-    add_p_of_family([item for item in tested if item.row["store"] != CHOSEN])
-    for row, apart in found:
-        row["difference"] = apart["over_films"]
-        for name in ("low", "high", "p", "basis"):
-            row[f"difference_{name}"] = apart[name]
-        for name in ("clips", "films"):
-            row[f"difference_n_{name}"] = apart[name]
-    counts = [(len(item.by_film), item.row["films"]) for item in tested]
-    known = films_with_value(counts, unit)
-    if known:
-        warnings.append(f"For {metric_name(metric)}, {known}.")
-    warnings += _other_clips(names, by_key, metric)
-    if all(len(cells) == 1 for cells in by_key.values()):
+        for number, of in of_runs.items():
+            # Two runs may have one name, so a number stands for the run in the table of tests.
+            of_run = {"store": str(number), "model": name}
+            why_not = of_other_kind.get(number, problem)
+            if number not in shared or problem or len(shared) < 2 or 0 not in shared:
+                rows.append({**of.row(metric), **of_run, "why_not": why_not})
+            else:
+                tests.append(shared[number].assign(**of_run, is_model=True))
+    if tests:
+        import pandas as pd
+
+        made = rows_as_dicts(results(pd.concat(tests, ignore_index=True), settings))
+        for row in made:
+            if row["metric"] == metric and not row["film"]:
+                rows.append({**row, "why_not": ""})
+    for row in rows:
+        row["store"] = names[int(row["store"])]
+        row["against_store"] = row["against_model"] and names[0]
+    if n_other_clips:
+        warnings.append(
+            f"Test clips of the runs, or classes of these clips, differ in {n_other_clips} of"
+            f" {count(len(by_key), 'result')}: compared values are on the clips that all runs test"
+            " with the same class."
+        )
+    if all(len(of_runs) == 1 for of_runs in by_key.values()):
         warnings.append(NO_CELL)
+    counts = [
+        (row["films_compared"], row["films"]) for row in rows if row["against_model"]
+    ]
+    known = films_with_value(counts, unit) if counts else ""
+    if known and metric in RANKING_METRICS:
+        warnings.append(f"For {metric_name(metric)}, {known}.")
     for name, run in zip(names, runs, strict=True):
         for limit in find_limits(run):
             if limit.name in ON_BOTH_SIDES:
@@ -325,8 +299,11 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     return ComparedRuns(names, metric, rows, warnings, unit)
 
 
-def _cells_of_other_kind(
-    names: Sequence[str], cells: SideBySide, metric: str
+def _of_other_kind(
+    names: Sequence[str],
+    of_runs: SideBySide,
+    tests: Mapping[int, pd.DataFrame],
+    metric: str,
 ) -> dict[int, str]:
     """Return why values of runs are of another kind than the value of the first run.
 
@@ -335,70 +312,70 @@ def _cells_of_other_kind(
     the mean AP of rankings of single films.
     """
     reasons: dict[int, str] = {}
-    first = cells.get(0)
-    for number, cell in cells.items():
-        if first is None or number == 0:
+    for number, of in of_runs.items():
+        if number == 0 or 0 not in of_runs:
             continue
-        shared = on_shared_clips((first, cell))
-        folds = {_clips_of_folds(one) for one in shared.cells}
-        # AP is a mean over folds in all cells. Other metrics may be means in one cell only.
-        are_both_means = metric == AP.name or first.is_averaged == cell.is_averaged
-        if len(folds) > 1 or (shared.cells and not are_both_means):
+        shared, problem = _on_shared_clips({0: tests[0], number: tests[number]})
+        if problem:
+            continue
+        folds = {_clips_of_folds(of_run) for of_run in shared.values()}
+        # AP is a mean over folds in all runs. Other metrics may be means in one run only.
+        are_both_means = metric == AP.name or of_runs[0].is_averaged == of.is_averaged
+        if len(folds) > 1 or not are_both_means:
             name = metric_name(metric)
-            kinds = [_kind_of_value(one, metric) for one in (first, cell)]
-            reason = f"{name} of {names[0]} is {kinds[0]}, and {name} of"
-            reason += f" {names[number]} is {kinds[1]}"
-            if kinds[0] == kinds[1]:
+            first = _kind_of_value(of_runs[0], tests[0], metric)
+            other = _kind_of_value(of, tests[number], metric)
+            reason = f"{name} of {names[0]} is {first}, and {name} of {names[number]} is {other}"
+            if first == other:
                 reason += ", and these folds have other clips"
             reasons[number] = reason
     return reasons
 
 
-def _kind_of_value(cell: Cell, metric: str) -> str:
+def _clips_of_folds(tests: pd.DataFrame) -> frozenset[Any]:
+    """Return the sets of clips that the fits of a model tested."""
+    return frozenset(tests.groupby([*FOLDS])["clip_id"].agg(frozenset))
+
+
+def _kind_of_value(of: ResultRows, tests: pd.DataFrame, metric: str) -> str:
     """Return what a value is computed from, as text."""
-    if cell.is_averaged:
-        return f"a mean over {count(len(cell.fits), 'fit')}"
-    if metric in RANKING_METRICS and len(cell.folds) > 1:
-        return f"a mean over {len(cell.folds)} folds"
+    if of.is_averaged:
+        return f"a mean over {count(len(tests.groupby([*FOLDS])), 'fit')}"
+    n_folds = tests["fold"].nunique()
+    if metric in RANKING_METRICS and n_folds > 1:
+        return f"a mean over {n_folds} folds"
     return "of all test clips together"
 
 
-def _on_shared_clips(cells: SideBySide) -> Shared:
-    """Return the cells on their common clips, or a single cell as it is."""
-    of_runs = [*cells.values()]
-    if len(of_runs) == 1:
-        return Shared(of_runs, of_runs[0].n_clips)
-    return on_shared_clips(of_runs)
+def _on_shared_clips(
+    tests: Mapping[int, pd.DataFrame],
+) -> tuple[dict[int, pd.DataFrame], str]:
+    """Return the tests of each run on the clips that all of them test with the same class.
 
-
-def _make_row(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
-    """Return the row of a cell in the table of a comparison; its difference is missing (NaN).
-
-    The column `name` contains all names that the model has in the runs.
+    The second result states why they cannot be compared; it is "" if they can.
     """
-    name = " / ".join(dict.fromkeys(of.model for of in cells.values()))
-    if key[3]:
-        name += f" ({key[3]})"
-    low, high = cell.ends(metric)
-    row: RunRow = {
-        "name": name,
-        "train": cell.train,
-        "test": cell.test,
-        "model": cell.model,
-        "store": cell.store,
-        "run": "",
-        "metric": metric,
-        "value": cell.value(metric),
-        "low": low,
-        "high": high,
-        "n_clips": 0,
-        "basis": cell.basis,
-        "value_of_first": math.nan,
-        "n_clips_of_first": math.nan,
-    }
-    for part in ("", "_low", "_high", "_p", "_n_clips", "_n_films"):
-        row[f"difference{part}"] = math.nan
-    return {**row, "difference_basis": "", "why_not": ""}
+    classes = [of_run.groupby("clip_id")["y"].first() for of_run in tests.values()]
+    known = classes[0]
+    for others in classes[1:]:
+        known = known[known.index.intersection(others.index)]
+    problem = ""
+    if known.empty:
+        problem = "no clip is tested in all results"
+    for others in classes[1:]:
+        known = known[known == others[known.index]]
+    if known.empty:
+        problem = problem or "no clip is tested with the same class in all results"
+    elif known.nunique() < 2:
+        name = "positive" if known.iloc[0] else "negative"
+        problem = (
+            f"the {count(len(known), 'clip')} that all of them tested are all {name}"
+        )
+    of_shared = {}
+    for number, of_run in tests.items():
+        of_shared[number] = of_run[of_run["clip_id"].isin(known.index)]
+    if len(tests) == 1:
+        return of_shared, ""
+    return of_shared, problem
 
 
 # ---- which cells of runs stand side by side ----
@@ -412,45 +389,37 @@ def run_names(runs: Sequence[Run]) -> list[str]:
     return [str(run.folder) for run in runs]
 
 
-def cells_side_by_side(
+def models_side_by_side(
     runs: Sequence[Run], models: Sequence[str] = ()
 ) -> dict[Key, SideBySide]:
-    """Return for each model its cells, by the number of the run that they are from.
+    """Return for each model its results, by the number of the run that they are from.
 
-    A clip has the same number in all cells. If a run has several stores, models with different
-    stores are different models. If a run has several models and `models` does not select one of
-    them, models with different names are different models. Runs without models are compared by
-    their baselines.
+    If a run has several stores, models with different stores are different models. If a run has
+    several models and `models` does not select one of them, models with different names are
+    different models. Runs without models are compared by their baselines.
 
     Args:
         runs: The runs.
         models: As in `compare_runs`.
     """
-    tests = _join_tests(runs)
-    ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     of_runs = []
     for number, run in enumerate(runs):
-        cells = run.models or run.cells
+        shown = run.models or run.cells
         if models:
-            cells = _named_models(run, models[number % len(models)])
-        of_runs.append(cells)
+            shown = _named_models(run, models[number % len(models)])
+        of_runs.append(shown)
     by_store = any(len(run.about["stores"]) > 1 for run in runs)
-    by_model = False
-    for cells in of_runs:
-        by_model |= len({cell.model for cell in cells}) > 1
-    by_key: dict[Key, dict[int, Cell]] = {}
-    for number, cells in enumerate(of_runs):
-        rows: Any = tests.loc[number]
-        for cell in cells:
-            model = cell.model if by_model else ""
-            store = cell.store if by_store else ""
-            by_key.setdefault((*cell.pair, model, store), {})[number] = replace(
-                cell, rows=rows.loc[cell.rows.index], ids=ids
-            )
+    by_model = any(len({one.model for one in shown}) > 1 for shown in of_runs)
+    by_key: dict[Key, dict[int, ResultRows]] = {}
+    for number, shown in enumerate(of_runs):
+        for one in shown:
+            model = one.model if by_model else ""
+            store = one.store if by_store else ""
+            by_key.setdefault((*one.pair, model, store), {})[number] = one
     return {**by_key}
 
 
-def _named_models(run: Run, name: str) -> list[Cell]:
+def _named_models(run: Run, name: str) -> list[ResultRows]:
     """Return the cells of the model called `name` in a run. Raise an error if there are none."""
     found = [cell for cell in run.models if cell.model == name]
     if not found:
@@ -462,15 +431,14 @@ def _named_models(run: Run, name: str) -> list[Cell]:
     return found
 
 
-def _join_tests(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table.
+def _require_one_group(runs: Sequence[Run]) -> None:
+    """Raise an error if a clip has different groups in two runs.
 
-    Raise an error if a clip has different groups in two runs, also if films that share a video file
-    are one group in one of the runs only.
+    This also holds for films that share a video file, and are one group in one of the runs only.
     """
     import pandas as pd
 
-    tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
+    tests = pd.concat([run.predictions for run in runs])
     groups = tests[tests["group"] != ""].drop_duplicates(["clip_id", "group"])
     is_other = groups["clip_id"].duplicated()
     if is_other.any():
@@ -479,7 +447,6 @@ def _join_tests(runs: Sequence[Run]) -> pd.DataFrame:
             hint="compare runs whose manifests have the same groups, and whose stores have the same"
             " video files: films that share a file are one group",
         )
-    return tests
 
 
 # ---- what two runs do not share ----
@@ -554,31 +521,3 @@ def _facts_of_tested(run: Run) -> tuple[ClipTable, bool]:
         return tested, True
     clips = ClipTable.of_clips(labels.manifest.clips)
     return tested.filled(clips, same_clips(tested, clips).places_of_same), False
-
-
-def _clips_of_folds(cell: Cell) -> frozenset[Any]:
-    """Return the sets of clips that the fits of a cell tested."""
-    return frozenset(cell.rows.groupby([*FOLDS])["clip"].agg(frozenset))
-
-
-def _other_clips(
-    names: Sequence[str], by_key: Mapping[Key, SideBySide], metric: str
-) -> Iterator[str]:
-    """Yield a warning for each run with different test clips than the first run."""
-    for number, name in enumerate(names[1:], start=1):
-        n_cells = n_other_clips = 0
-        for cells in by_key.values():
-            if not {0, number} <= cells.keys():
-                continue
-            pair = (cells[0], cells[number])
-            shared = on_shared_clips(pair)
-            if shared.problem or number in _cells_of_other_kind(names, cells, metric):
-                continue  # Nothing is compared, which is stated elsewhere.
-            n_cells += 1
-            n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
-        if n_other_clips:
-            yield (
-                f"Test clips of the runs {name} and {names[0]}, or classes of these clips, differ"
-                f" in {n_other_clips} of {count(n_cells, 'result')}: all values are on the clips"
-                " that all runs test with the same class."
-            )

@@ -10,13 +10,16 @@ from obygaze_features.core.console import count as count_text
 from obygaze_features.core.figures import (
     COLORS,
     LABEL_WIDTH,
-    RIGHT_OF_ROWS,
+    LETTER_WIDTH,
+    LETTERS_OF_LABEL,
+    ROW_WIDTH,
     WIDTH,
     Look,
     canvas,
     draw_dots,
     draw_label,
     draw_legend,
+    letters_of_labels,
     page_markup,
     render_figure,
     row_canvas,
@@ -27,17 +30,11 @@ from obygaze_models.evaluation.basis import LEAKED
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
 )
-from obygaze_models.evaluation.cells import (
-    Cell,
-    group_by,
-    have_same_clips,
-)
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
-from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
-from obygaze_models.evaluation.results import film_differences
-from obygaze_models.evaluation.tables import Pair, RunRow
+from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
+from obygaze_models.evaluation.results import BETTER, NOT_SHOWN, WORSE
+from obygaze_models.evaluation.tables import Pair, RunRow, group_by
 from obygaze_models.report.lookup import (
-    chance,
     find_task,
     label,
     n_leaked,
@@ -45,12 +42,16 @@ from obygaze_models.report.lookup import (
 )
 from obygaze_models.report.tables import slug
 from obygaze_models.runner.answer import (
+    asked_differences,
+    asked_results,
     best_baseline,
     compared_metric,
-    requested_cells,
     short,
+    side_names,
+    stated_p,
+    with_ends,
 )
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.files import ResultRows, Run
 
 ROW_HEIGHT = 29  # in points, as all sizes here
 HEADING_HEIGHT = 22
@@ -59,14 +60,18 @@ DOT = 9
 FILM_DOT = 5.2
 POINT = 1.6
 DOT_APART = 5.3  # two dots with a smaller distance cover each other
+MOST_ROWS_OF_DIFFERENCES = 12  # the table has all
 MOST_DOTS = 200  # films in a row with names; more films are points without names
 LINE_HEIGHT = 15  # for a line of a tree
 INDENT = 24  # of a branch of a tree, in points
 FILM: dict[str, Any] = {"alpha": 0.65}
 OPEN: dict[str, Any] = {"is_open": True}
+ACROSS: dict[str, Any] = {"is_open": True, "marker": "_"}
+UPRIGHT: dict[str, Any] = {"is_open": True, "marker": "|"}
+BESIDE_ROWS = 170  # space for values and verdicts to the right of rows, in points
 
 # A row of a figure: its label and a cell, or a heading above rows.
-CellRow = tuple[str, Cell] | str
+CellRow = tuple[str, ResultRows] | str
 Titles = Mapping[str, str]
 
 
@@ -104,17 +109,18 @@ class Dot(NamedTuple):
 class FigureRow(NamedTuple):
     """A row of a figure: a value with its interval, small dots, and a line at `chance`.
 
-    `chance` is the value for clips in random order.
+    `chance` is the value for clips in random order. `beside` is the text to the right of the row.
     A NaN is not drawn.
     """
 
     label: str
     value: float
     ends: tuple[float, float]
-    dots: Sequence[Dot]
+    dots: Sequence[Dot] = ()
     color: str = "model"
     color_of_dots: str = "baseline"
     chance: float = math.nan
+    beside: str = ""
 
 
 def _draw_rows(
@@ -125,7 +131,11 @@ def _draw_rows(
 ) -> Any:
     """Return a figure with a row for each value. A text becomes a heading above rows."""
     heights = [HEADING_HEIGHT if isinstance(row, str) else ROW_HEIGHT for row in rows]
-    with row_canvas(sum(heights), LEGEND_HEIGHT, limits, axis) as (figure, axes):
+    letters = letters_of_labels(row.label for row in rows if not isinstance(row, str))
+    left = LABEL_WIDTH + (letters - LETTERS_OF_LABEL) * LETTER_WIDTH
+    with row_canvas(
+        sum(heights), LEGEND_HEIGHT, limits, axis, left=left, right=BESIDE_ROWS
+    ) as (figure, axes):
         draw_legend(figure, legend)
         axes.xaxis.set_major_formatter(lambda value, place: _tick(value))
         bottom = 0
@@ -135,13 +145,13 @@ def _draw_rows(
                 axes.annotate(
                     safe_text(row, "terminal"),
                     (0, bottom - 4),
-                    xytext=(10 - LABEL_WIDTH, 0),
+                    xytext=(10 - left, 0),
                     xycoords=("axes fraction", "data"),
                     textcoords="offset points",
                     weight="bold",
                 )
             else:
-                _draw_row(axes, row, bottom - ROW_HEIGHT / 2)
+                _draw_row(axes, row, bottom - ROW_HEIGHT / 2, letters)
     return figure
 
 
@@ -150,11 +160,19 @@ def _tick(value: float) -> str:
     return f"{value:g}".replace("0.", ".", 1)
 
 
-def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
-    """Draw a row. Missing numbers are not drawn."""
-    draw_label(axes, y, row.label)
+def _draw_row(axes: Any, row: FigureRow, y: float, letters: int) -> None:
+    """Draw a row, whose label has lines of `letters` letters. Missing numbers are not drawn."""
+    draw_label(axes, y, row.label, letters)
+    axes.annotate(
+        row.beside,
+        (1, y),
+        xytext=(14, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        va="center",
+    )
     low, high = axes.get_xlim()
-    points_of_one = (WIDTH - LABEL_WIDTH - RIGHT_OF_ROWS) / (high - low)
+    points_of_one = ROW_WIDTH / (high - low)
     steps = spread_dots([dot.value * points_of_one for dot in row.dots], DOT_APART)
     farthest = max(map(abs, steps), default=1) or 1
     step = min(DOT_APART, (ROW_HEIGHT / 2 - 3) / farthest)
@@ -205,7 +223,7 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
             title = f"{metric_name(shown)} side by side, {name}"
             key = f"side-by-side-{slug(shown, name)}"
             yield _figure_of_cells(run, key, title, rows, shown, titles)
-    asked = {cell.pair for cell in requested_cells(run)[:1]}
+    asked = {cell.pair for cell in asked_results(run)[:1]}
     for test, cells in group_by(models, lambda cell: cell.test).items():
         pairs = {cell.pair for cell in cells}
         is_on_first_screen = pairs == asked
@@ -221,7 +239,7 @@ def _of_each_film(run: Run) -> str:
     return f"{metric} of each {run.unit}" if run.has_groups else metric
 
 
-def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
+def _rows_side_by_side(run: Run, cells: Sequence[ResultRows]) -> list[CellRow]:
     """Return the rows of cells, with a heading above tasks that have the same `row`."""
     rows: list[CellRow] = []
     trained_on = _trained_on(cells, ", trained on {}")
@@ -234,7 +252,7 @@ def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
     return rows
 
 
-def _figure_rows(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
+def _figure_rows(run: Run, cells: Sequence[ResultRows]) -> list[CellRow]:
     """Return the rows of a test task: the models, then the best baseline.
 
     If the models have several training tasks, each training task is a heading above its models.
@@ -253,7 +271,7 @@ def _figure_rows(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
     return [row for row in rows if row]
 
 
-def _trained_on(cells: Sequence[Cell], text: str) -> str:
+def _trained_on(cells: Sequence[ResultRows], text: str) -> str:
     """Return `text`, or "" if all cells have the same training task, which rows need not name."""
     return text if len({cell.train for cell in cells}) > 1 else ""
 
@@ -274,72 +292,108 @@ def _figure_of_cells(
             shown.append(row)
             continue
         name, cell = row
-        if not have_same_clips(other for other in cells if other.test == cell.test):
-            name = f"{name}, {count_text(cell.n_clips, 'clip')}"
+        sets = {other.test_set for other in cells if other.test == cell.test}
+        if len(sets) > 1:
+            name = f"{name}, {count_text(cell.clips, 'clip')}"
         of_cell = _figure_row(run, name, cell, metric, titles)
         values += (of_cell.value, *of_cell.ends, *(dot.value for dot in of_cell.dots))
         shown.append(of_cell)
     known = [value for value in values if math.isfinite(value)]
     margin = 0.02 * (max(known) - min(known))
     limits = (min(known) - margin, max(known) + margin)
-    drawing = _draw_rows(shown, limits, metric_name(metric), _legend(run, cells))
-    caption = f"A large dot is the value over all {run.units}"
-    if any(cell.has_interval(metric) for cell in cells):
-        caption += f", with its {100 * CONFIDENCE:g} % interval over {run.units}"
-    if run.has_groups:
-        caption += f"; each small dot is a {run.unit}"
-    caption += "."
-    if metric in RANKING_METRICS:
-        caption += " The short line is the value of clips in random order."
+    legend = _legend(run, cells, metric)
+    drawing = _draw_rows(shown, limits, metric_name(metric), legend)
+    caption = ""
     if not all(cell.has_interval(metric) for cell in cells if cell.is_model):
-        caption += " A large dot without a line has no interval."
+        caption = "A large dot without a line has no interval."
     return Figure(key, title, caption, drawing)
 
 
-def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
-    legend: dict[str, Look] = {f"model, all {run.units}": ("model", DOT, {})}
+def _legend(run: Run, cells: Sequence[ResultRows], metric: str) -> dict[str, Look]:
+    legend: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
+    if any(cell.has_interval(metric) for cell in cells):
+        legend[f"{100 * CONFIDENCE:g} % interval"] = ("model", DOT, ACROSS)
     if run.has_groups:
-        better = f"{run.unit}: better than the best baseline"
-        legend[better] = ("model", FILM_DOT, FILM)
+        legend[f"a {run.unit}: better"] = ("model", FILM_DOT, FILM)
         has_leaked = any(cell.basis == LEAKED for cell in cells)
         not_better = "not better, or leaked" if has_leaked else "not better"
         legend[not_better] = ("model", FILM_DOT, OPEN)
     if any(not cell.is_model for cell in cells):
         legend["baseline"] = ("baseline", DOT, {})
+    if metric in RANKING_METRICS:
+        legend["random order"] = ("ink", DOT, UPRIGHT)
     if any(n_leaked(cell) for cell in cells):
         legend["with leaked clips"] = ("wrong", DOT, {})
     return legend
 
 
+def figure_of_differences(run: Run) -> Figure | None:
+    """Return the figure of the differences that the run asks for, or None without differences."""
+    rows = []
+    values = [0.0]
+    for row in asked_differences(run)[:MOST_ROWS_OF_DIFFERENCES]:
+        if not math.isfinite(row["value"]):
+            continue
+        first, second = side_names(run, row)
+        ends = (row["low"], row["high"])
+        values += (row["value"], *ends)
+        is_shown = row["verdict"] in (BETTER, WORSE)
+        color = "model" if is_shown else "baseline"
+        found = stated_p(row) if math.isfinite(row["p"]) else "no p"
+        if not is_shown and math.isfinite(row["p"]):
+            found += ", not shown"
+        beside = f"{with_ends(row['value'], *ends)}\n{found}"
+        name = f"{first} − {second}"
+        rows.append(FigureRow(name, row["value"], ends, color=color, beside=beside))
+    if not rows:
+        return None
+    known = [value for value in values if math.isfinite(value)]
+    margin = 0.1 * (max(known) - min(known)) or 0.1
+    limits = (min(known) - margin, max(known) + margin)
+    rows = [row._replace(chance=0.0) for row in rows]
+    legend: dict[str, Look] = {"difference": ("model", DOT, {})}
+    legend[f"{100 * CONFIDENCE:g} % interval"] = ("model", DOT, ACROSS)
+    legend["no difference"] = ("ink", DOT, UPRIGHT)
+    metric = metric_name(compared_metric(run))
+    drawing = _draw_rows(rows, limits, f"difference of {metric}", legend)
+    return Figure("differences", f"Differences of {metric}", "", drawing)
+
+
 def _figure_row(
-    run: Run, name: str, cell: Cell, metric: str, titles: Titles
+    run: Run, name: str, cell: ResultRows, metric: str, titles: Titles
 ) -> FigureRow:
     """Return the figure row of a cell, with a dot for each film.
 
     The dot of a film is open if the best baseline is at least as good in this film. If test clips
     leaked, all dots are open.
     """
-    baseline = best_baseline(run, cell, metric) if cell.is_model else None
-    of_baseline = {} if baseline is None else baseline.value_of_films(metric)
-    apart = {}
-    if baseline is not None and metric in RANKING_METRICS:
-        # The difference in a film is the difference that p tests.
-        apart = film_differences(cell, baseline, metric)
     dots = []
-    for film, value in cell.value_of_films(metric).items():
-        about = f"{titles.get(film, film)}: {short(value)}"
-        is_better = cell.basis != LEAKED
-        if film in of_baseline:
-            about += f", baseline {short(of_baseline[film])}"
-            lead = goodness(metric, value) - goodness(metric, of_baseline[film])
-            is_better = is_better and apart.get(film, lead) > 0
-        dots.append(Dot(value, about, is_better))
+    for row in cell.of_films(metric):
+        film = row["film"]
+        about = f"{titles.get(film, film)}: {short(row['value'])}"
+        if math.isfinite(row["baseline_value"]):
+            about += f", baseline {short(row['baseline_value'])}"
+        is_better = cell.basis != LEAKED and row["films_better"] == 1
+        dots.append(Dot(row["value"], about, is_better))
     color = "model" if cell.is_model else "baseline"
     color_of_value = "wrong" if n_leaked(cell) else color
-    at_random = chance(cell, metric) if metric in RANKING_METRICS else math.nan
+    at_random = cell.row(metric)["random"]
     value = cell.value(metric)
     ends = cell.ends(metric)
-    return FigureRow(name, value, ends, dots, color_of_value, color, at_random)
+    beside = "\n".join(
+        filter(None, (with_ends(value, *ends), _verdict_text(cell, metric)))
+    )
+    return FigureRow(name, value, ends, dots, color_of_value, color, at_random, beside)
+
+
+def _verdict_text(cell: ResultRows, metric: str) -> str:
+    """Return the verdict on a model beside its row, such as `better than random, p <.001`."""
+    row = cell.row(metric)
+    if row["verdict"] == BETTER:
+        return f"better than {row['baseline']}, {stated_p(row)}"
+    if row["verdict"] == NOT_SHOWN:
+        return f"not shown to be better, {stated_p(row)}"
+    return "leaked" if row["verdict"] == LEAKED else ""
 
 
 # ---- concepts ----

@@ -8,11 +8,10 @@ from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.listing import film_titles
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
-from obygaze_models.runner.answer import model_name, requested_cells
-from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
+from obygaze_models.runner.answer import asked_results, model_name
+from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, ResultRows, Run
 from obygaze_models.runner.text import read_run
 
 # Baselines that read labels of the test clips. Models are not compared with them.
@@ -52,20 +51,15 @@ def explain_invalid_runs(*runs: Run) -> Iterator[None]:
 
 def knows_films(run: Run) -> bool:
     """Return whether a requested model may have been trained on clips of a film that it tests."""
-    return any(cell.knows_films for cell in requested_cells(run))
+    return any(cell.knows_films for cell in asked_results(run))
 
 
-def n_leaked(cell: Cell) -> int:
+def n_leaked(cell: ResultRows) -> int:
     """Return the number of leaked test clips, or 0 for a model that is not trained."""
     return cell.leaked if cell.is_trained else 0
 
 
-def chance(cell: Cell, metric: str) -> float:
-    """Return the value of a ranking metric for a random order of the clips of a cell."""
-    return cell.in_random_order().value(metric)
-
-
-def label(run: Run, cell: Cell) -> str:
+def label(run: Run, cell: ResultRows) -> str:
     """Return the name of the model of a cell, with its store if the run has several stores.
 
     The name of the baseline `oracle` also states that it reads the true concepts.

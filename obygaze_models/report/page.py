@@ -26,29 +26,31 @@ from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
 from obygaze_features.store.recipe import UNKNOWN_FACT
 from obygaze_models.evaluation.basis import interval_is_not_of
-from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.metrics import AP, metric_name
-from obygaze_models.report.figures import Figure, figure_of_pair
+from obygaze_models.report.figures import (
+    Figure,
+    figure_of_differences,
+    figure_of_pair,
+)
 from obygaze_models.report.lookup import (
-    chance,
     explain_invalid_runs,
-    knows_films,
     task_name,
     unit_titles,
 )
-from obygaze_models.report.sections import Section, make_sections, sentence_of_concepts
+from obygaze_models.report.sections import Section, make_sections
 from obygaze_models.report.tables import render_template
 from obygaze_models.runner.answer import (
-    answered_question,
+    about_p,
+    about_tested,
     answers,
+    asked_results,
     clips_text,
     compared_metric,
     has_levels,
+    held_out_text,
     intervals_hold_for,
-    requested_cells,
-    short,
+    question,
 )
-from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
+from obygaze_models.runner.files import RUN_AGAIN, ResultRows, Run, read_folder
 from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
@@ -97,28 +99,27 @@ class Chapter:
 
     Attributes:
         run: The run.
-        title: The title or the name of the protocol.
         asked: The heading: the question that the run answers, or the title.
-        about: The line below the heading: tasks, clips and features.
+        about: The line above the heading: the run, its clips, and how films are tested.
         answers: The sentences of the answer.
-        figure: The figure of the first screen. None: the run has no models.
+        figures: The figures of the first screen: values, and differences.
         changed: Sentences on labels that were changed after the run or cannot be read, and on
             stores that were changed after the run.
-        limits: The sentences below the figure: `changed`, the values to which the value of the
-            answer must be compared, and limits of the run.
+        limits: The sentences below the figures: `changed`, and limits of the run.
         sections: The sections below the first screen.
+        definitions: Sentences at the foot of the page, on p and on comparisons.
         words: Words that the page explains, with their meanings.
     """
 
     run: Run
-    title: str
     asked: str
     about: str
     answers: Sequence[str]
-    figure: Figure | None
+    figures: Sequence[Figure]
     changed: Sequence[str]
     limits: Sequence[str]
     sections: Sequence[Section]
+    definitions: Sequence[str]
     words: Sequence[tuple[str, str]]
 
 
@@ -181,7 +182,7 @@ def make_chapter(run: Run) -> Chapter:
     """Return the content of a page about a run."""
     labels = current_labels(run)
     titles = unit_titles(run, labels.manifest)
-    cell = next(iter(requested_cells(run)), None)
+    cell = next(iter(asked_results(run)), None)
     changed = [*_changed_stores(run)]
     if labels.changed:
         hidden = "The page has no levels and concepts of clips."
@@ -189,35 +190,32 @@ def make_chapter(run: Run) -> Chapter:
             0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip()
         )
     limits = [one.text for one in find_limits(run) if one.name in ON_FIRST_SCREEN]
-    title = str(run.protocol["name"])
-    if run.is_of_saved_model:
-        title = str(run.protocol["report"]["title"])
-    asked = title
-    # Titles and questions of shipped protocols are about unseen films, and would be false here for
-    # other runs.
-    if not knows_films(run) and run.has_groups:
-        question = answered_question(run)
-        asked = (question and question["text"]) or title
-        if run.unit == "film":
-            title = run.protocol["report"]["title"] or title
+    figures = []
+    if cell is not None:
+        figures.append(figure_of_pair(run, cell.pair, titles))
+        figures += filter(None, [figure_of_differences(run)])
+    definitions = [about_p(run)]
+    if run.has_groups:
+        definitions.append(about_tested(run))
     return Chapter(
         run=run,
-        title=title,
-        asked=asked,
+        asked=question(run),
         about=_about(run, cell),
         answers=answers(run),
-        figure=None if cell is None else figure_of_pair(run, cell.pair, titles),
+        figures=figures,
         changed=changed,
-        limits=[*changed, *_scale(run, cell), *limits],
+        limits=[*changed, *_scope(run, cell), *limits],
         sections=make_sections(run, labels),
+        definitions=[*filter(None, definitions)],
         words=[*_words(run)],
     )
 
 
-def _about(run: Run, cell: Cell | None) -> str:
-    """Return the line below the heading: the tasks of the answer, the clips, and the features."""
-    parts = [] if cell is None else [task_name(run, cell.pair)]
-    parts.append(clips_text(run))
+def _about(run: Run, cell: ResultRows | None) -> str:
+    """Return the line above the heading: the run, its clips, how films are tested, the features."""
+    parts = [run.folder.name, *filter(None, [clips_text(run), held_out_text(run)])]
+    if cell is not None:
+        parts.append(task_name(run, cell.pair))
     for name, facts in run.about["stores"].items():
         made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
         if made_by.startswith(UNKNOWN_FACT):
@@ -260,28 +258,13 @@ def _changed_stores(run: Run) -> Iterator[str]:
                     break
 
 
-def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
-    """Yield sentences that help to read the value of the answer.
-
-    They state the value for clips in random order, what the interval holds for, and which concepts
-    the features show.
-    """
-    if cell is None:
-        return
-    metric = compared_metric(run)
-    if cell.is_ranked(metric):
-        text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
-        if metric == AP.name:
-            text += " (the share of positive clips in a fold, or more in a fold with few of them)"
-        yield f"{text}; in perfect order, they have 1."
-    if cell.has_interval(metric):
+def _scope(run: Run, cell: ResultRows | None) -> Iterator[str]:
+    """Yield what the intervals of the first screen hold for."""
+    if cell is not None and cell.has_interval(compared_metric(run)):
         yield (
-            f"The interval is over {count(cell.n_films, run.unit)}, and holds for"
+            f"{count(cell.films, run.unit)}: intervals hold for"
             f" {intervals_hold_for(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
-    concepts = sentence_of_concepts(run)
-    if concepts:
-        yield concepts
 
 
 def _check_page(page: Path, formats: Sequence[str]) -> None:
@@ -320,8 +303,9 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             text = render_template("table.tex", table=table, run=folder.name)
             files[stem.with_suffix(".tex")] = text.encode("utf-8")
     names = FileNames()
-    figures = [] if chapter.figure is None else [chapter.figure]
-    for figure in chain(figures, *(section.figures for section in chapter.sections)):
+    for figure in chain(
+        chapter.figures, *(section.figures for section in chapter.sections)
+    ):
         name = names.unique_name(figure.key)
         for suffix in SUFFIXES:
             if suffix.removeprefix(".") in formats:

@@ -22,12 +22,12 @@ from obygaze_models.evaluation.basis import (
     tested_on,
     weakest,
 )
-from obygaze_models.evaluation.cells import Cell, group_by, on_shared_clips
+from obygaze_models.evaluation.clip_scores import ClipScores, clip_scores
 from obygaze_models.evaluation.error_analysis import ALL_FILMS, LEVEL_FACTORS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import metric_name
-from obygaze_models.evaluation.results import BLIND, names_of_difference
-from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
+from obygaze_models.evaluation.results import names_of_difference
+from obygaze_models.evaluation.tables import RunRow, group_by, rows_as_dicts
 from obygaze_models.report.figures import (
     Figure,
     Titles,
@@ -37,9 +37,7 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.lookup import (
     CEILINGS,
-    chance,
     find_task,
-    knows_films,
     label,
     n_leaked,
     pair_name,
@@ -48,7 +46,6 @@ from obygaze_models.report.lookup import (
 )
 from obygaze_models.report.tables import (
     DASH,
-    NO_NUMBER,
     DifferenceCell,
     NumberCell,
     PValueCell,
@@ -57,27 +54,25 @@ from obygaze_models.report.tables import (
     slug,
 )
 from obygaze_models.runner.answer import (
-    MOST_ANSWERS,
-    about_difference,
-    about_p,
+    about_sides,
+    asked_differences,
+    asked_results,
     best_baseline,
     compared_metric,
-    difference_from_baseline,
-    films_above,
+    films_text,
     films_with_value,
+    has_values_of_table,
     intervals_hold_for,
-    requested_cells,
-    requested_differences,
     short,
     shown_metrics,
-    verdict,
     view_text,
 )
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.files import ResultRows, Run
 from obygaze_models.runner.labels import RunLabels
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
 MOST_ERRORS = 10
+MOST_RESULTS = 6  # results whose errors are shown
 ERROR_COLUMNS = ("film", "start", "end", "error", "score")
 MOST_FILMS = 100  # films in a table; results.csv has all films
 MOST_OPEN_ROWS = 12
@@ -85,6 +80,7 @@ NO_FILMS_COMPARED = (
     "The manifest has no films, so differences have no interval and no p."
 )
 NOT_STATED = "not stated"
+BETTER_WORDS = {1: "yes", 0: "no"}
 OF_MODEL = ["store", "model", "train"]  # columns that identify a model of concepts
 
 
@@ -128,97 +124,50 @@ def section_of_results(run: Run, titles: Titles) -> Section:
         if cell.is_model or not run.models or cell.model in CEILINGS:
             shown.append(cell)
     rows: list[RunRow | str] = []
-    by_test = group_by(shown, lambda cell: (cell.pair, cell.clips.tobytes()))
+    by_test = group_by(shown, lambda cell: (cell.pair, cell.test_set))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
         # A baseline may have a cell for each store. On the same clips, these cells have the same
         # values, so one row is shown.
         by_label = {label(run, cell): cell for cell in reversed(cells)}
         rows += [_result(run, cell) for cell in reversed(by_label.values())]
-    note = NO_FILMS_COMPARED
-    if run.has_groups:
-        note = (
-            f"Difference: the mean over unseen {run.units}; for {run.units} that were also in"
-            " training, the difference of the two values; each with its interval."
-            f" {about_p(run) or about_difference(run)} {_correction(run, is_of_baselines=True)}"
-            " Better: yes, if p is at most .05; the store that is chosen on training films has no"
-            f" p, and is better if its interval is above 0. The column {run.units}: the number of"
-            f" {run.units} with a difference above 0."
-        )
-    note += (
-        " Best baseline: the baseline without video that has the best value on the test clips."
-        " Leaked: test clips that were also used in training or selection, or copies of such clips."
-    )
+    note = "" if run.has_groups else NO_FILMS_COMPARED
     title = f"{metric_name(compared_metric(run))} of each model and its best baseline"
     section.tables.append(result_table("results", title, rows, note))
     return section
 
 
-def _correction(run: Run, *, is_of_baselines: bool) -> str:
-    """Return the sentence that states for how many comparisons the p of a table are corrected."""
-    counts = []
-    for row in run.differences:
-        if (
-            math.isfinite(row["p"])
-            and (row["against_model"] in BLIND) == is_of_baselines
-        ):
-            counts.append(int(row["comparisons"]))
-    if not counts:
-        return "No row has a p."
-    if max(counts) == 1:
-        return (
-            "In this table, p is not corrected, because the run requests one comparison; other rows"
-            " have no p."
-        )
-    kind = "of a model with a baseline" if is_of_baselines else "of two models"
-    return (
-        f"In this table, p is corrected for the {count(max(counts), 'comparison')} {kind} that the"
-        " run requests; other rows have no p."
-    )
-
-
-def _heading_of_test(run: Run, cell: Cell) -> str:
+def _heading_of_test(run: Run, cell: ResultRows) -> str:
     """Return the heading of the rows of a test.
 
     It has the tasks, the number of clips and films, and the value for clips in random order.
     """
     metric = compared_metric(run)
-    facts = f"{cell.n_clips:,} {'clip' if cell.n_clips == 1 else 'clips'}"
+    facts = f"{cell.clips:,} {'clip' if cell.clips == 1 else 'clips'}"
     if run.has_groups:
-        facts += f" of {count(cell.n_films, run.unit)}"
-    facts += f", {100 * cell.share_positive:.0f} % positive"
-    at_random = chance(cell, metric)
+        facts += f" of {count(cell.films, run.unit)}"
+    facts += f", {100 * cell.positive / cell.clips:.0f} % positive"
+    at_random = cell.row(metric)["random"]
     if math.isfinite(at_random):
         facts += f"; a random order has {metric_name(metric)} {short(at_random)}"
     return f"{task_name(run, cell.pair)} ({facts})"
 
 
-def _result(run: Run, cell: Cell) -> RunRow:
+def _result(run: Run, cell: ResultRows) -> RunRow:
     """Return the row of a model in the table of results, with the best baseline of this model."""
     metric = compared_metric(run)
-    baseline = best_baseline(run, cell, metric) if cell.is_model else None
-    row = None if baseline is None else difference_from_baseline(run, cell, baseline)
+    row = cell.row(metric)
     shown: RunRow = {"model": label(run, cell)}
     for of in shown_metrics(run):
         shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
-    of_baseline = (DASH, NO_NUMBER, DASH)
-    n_films = 0
-    if baseline is not None:
-        films = films_above(cell, baseline, metric)
-        n_films = films.n_films
-        of_baseline = (
-            label(run, baseline),
-            NumberCell(baseline.value(metric)),
-            films.text(),
-        )
+    baseline = best_baseline(run, cell, metric)
     return {
         **shown,
-        "best baseline": of_baseline[0],
-        f"{metric_name(metric)} of the baseline": of_baseline[1],
-        "difference": DifferenceCell.of(row),
-        "p": PValueCell.of(row),
-        "better?": verdict(row, n_films),
-        _compared_units(run): of_baseline[2],
+        "best baseline": DASH if baseline is None else label(run, baseline),
+        f"{metric_name(metric)} of the baseline": NumberCell(row["baseline_value"]),
+        "p": PValueCell(row["p"]),
+        "better?": row["verdict"] or DASH,
+        _compared_units(run): films_text(row),
         "leaked": n_leaked(cell),
     }
 
@@ -235,29 +184,16 @@ def section_of_differences(run: Run) -> Section:
     """Return the section of requested differences: of two models, or of two training tasks."""
     section = Section("differences", "Differences")
     shown: list[RunRow | str] = []
-    # The questions of protocols are about unseen films, so other runs do not show their text.
-    is_unseen = run.has_groups and not knows_films(run)
-    for text, rows in group_by(
-        requested_differences(run), lambda both: both[0]
-    ).items():
-        shown.append(text if is_unseen else "comparisons of the protocol")
-        shown += [_difference(run, row) for _, row in rows]
+    shown += [_difference(run, row) for row in asked_differences(run)]
     contrasts = [r for r in run.differences if r["against_train"] != r["train"]]
     if contrasts:
         first, second = run.settings.contrast
         section.sentences += _sentences_of_contrasts(contrasts, first, second)
         shown.append(f"trained on {first} minus trained on {second}")
         shown += [_difference(run, row) for row in contrasts]
-    note = NO_FILMS_COMPARED
-    if run.has_groups:
-        note = (
-            f"In brackets: intervals over {run.units}. The column {run.units}: the number of"
-            f" {run.units} in which the first has the higher value."
-            f" {_correction(run, is_of_baselines=False)} Further differences are in results.csv."
-            " Leaked: test clips that were used in training or selection of one of the two. A row"
-            " with leaked clips has no interval and no p, because leaks alone can make a"
-            " difference."
-        )
+    note = "" if run.has_groups else NO_FILMS_COMPARED
+    if not all(has_values_of_table(run, row) for row in asked_differences(run)):
+        note = f"Of first, of second: {about_sides(run)}."
     if shown:
         is_folded = len(shown) > MOST_OPEN_ROWS
         section.tables.append(
@@ -272,17 +208,18 @@ def _difference(run: Run, row: RunRow) -> RunRow:
     """Return the row of a difference in the table of differences."""
     by_name = {cell.name: cell for cell in run.cells}
     first, second = (by_name[name] for name in names_of_difference(row))
-    films = films_above(first, second, row["metric"])
     return {
         "task": pair_name(row["train"], row["test"]),
         "first": label(run, first),
         "second": label(run, second),
         "metric": metric_name(row["metric"]),
+        "of first": NumberCell(row["first"]),
+        "of second": NumberCell(row["second"]),
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
         "clips": row["clips"],
-        _compared_units(run): films.text(),
-        "first better?": verdict(row, films.n_films),
+        _compared_units(run): films_text(row),
+        "first better?": row["verdict"],
         "leaked": row["leaked"],
     }
 
@@ -315,36 +252,49 @@ def _sentences_of_contrasts(
 def section_of_films(run: Run, titles: Titles) -> Section:
     """Return the section of films: the compared metric in each film.
 
-    The table has a column for each model and for the best baseline. The section is empty if the run
-    has no films, or too many films for a table.
+    The table has a column for each model, a column with whether this model is better than its best
+    baseline, and a column for the best baseline. The section is empty if the run has no films, or
+    too many films for a table.
     """
     section = Section("films", run.units.capitalize())
-    asked = requested_cells(run)
-    if not asked or not 0 < asked[0].n_films <= MOST_FILMS:
+    asked = asked_results(run)
+    if not asked or not 0 < asked[0].films <= MOST_FILMS:
         return section
     metric = compared_metric(run)
     first = asked[0]
     shown = [cell for cell in run.models if cell.pair == first.pair]
+    note = (
+        "A dash: no positive clips, or clips of one class only. Better: the order of the model is"
+        " better than its reverse, or the model is better than a baseline that orders clips."
+    )
+    if len({cell.test_set for cell in shown}) > 1:
+        note += (
+            " Not all models tested the same clips; the column clips is of the first."
+        )
     baseline = best_baseline(run, first, metric)
     if baseline is not None:
         shown.append(baseline)
-    note = "A dash: no positive clips, or clips of one class only."
-    # If the models have no common clips, only the first model is shown.
-    common = [*on_shared_clips(shown).cells] or shown[:1]
-    if any(cell.n_clips != common[0].n_clips for cell in shown):
-        n_clips = count(common[0].n_clips, "clip")
-        note += f" All values are on the {n_clips} that all columns have in common."
-    values = {label(run, cell): cell.value_of_films(metric) for cell in common}
+    values = {}
+    is_better = {}
+    for cell in shown:
+        of_cell = cell.of_films(metric)
+        values[label(run, cell)] = {row["film"]: row["value"] for row in of_cell}
+        if cell.is_model:
+            counted = {row["film"]: row["films_better"] for row in of_cell}
+            is_better[label(run, cell)] = counted
     rows = []
-    films, numbers = np.unique(common[0].groups, return_counts=True)
-    for film, n_clips_of_film in zip(films.tolist(), numbers.tolist(), strict=True):
+    for of_film in first.rows[metric][1:]:
+        film = of_film["film"]
         row: RunRow = {run.unit: titles.get(film, film)}
         if not run.holds_out_groups:
             # A group of films, such as a director, has a name but no id.
             row["id"] = film
-        row["clips"] = n_clips_of_film
+        row["clips"] = of_film["clips"]
         for name, of_films in values.items():
             row[name] = NumberCell(of_films.get(film, math.nan))
+            if name in is_better:
+                found = is_better[name].get(film, math.nan)
+                row[f"{name} better?"] = BETTER_WORDS.get(found, DASH)
         rows.append(row)
     title = f"{metric_name(metric)} of each {run.unit}, {pair_name(*first.pair)}"
     section.tables.append(result_table("films", title, rows, note, folded=True))
@@ -411,13 +361,13 @@ def _beside_paper(row: RunRow) -> RunRow:
     }
 
 
-def _heading_of_films(run: Run, cell: Cell) -> str:
+def _heading_of_films(run: Run, cell: ResultRows) -> str:
     """Return the heading above the films of a cell.
 
     It has the model, the tasks, what the model was tested on, and the number of leaked clips.
     """
     name = _name_with_store({"model": cell.model, "store": cell.store})
-    leaked = f", {n_leaked(cell)} of {cell.n_clips} leaked" if n_leaked(cell) else ""
+    leaked = f", {n_leaked(cell)} of {cell.clips} leaked" if n_leaked(cell) else ""
     return f"{name}, {pair_name(*cell.pair)}, on {tested_on(cell.basis, run.units)}{leaked}"
 
 
@@ -452,6 +402,7 @@ def section_of_concepts(run: Run) -> Section:
     if not run.has_groups:
         tested = "are not tested, because the manifest has no films to hold out"
     basis = weakest(cell.basis for cell in run.models)
+    section.sentences += filter(None, [sentence_of_concepts(run)])
     section.sentences.append(
         f"Concept vectors {tested}. Weights and trees are fitted on all clips, for inspection only."
         f" The values under Results are on {tested_on(basis, run.units)}."
@@ -591,8 +542,9 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
             view = f"Levels and concepts are those of the {view_text(run)}. "
     manifest = run.about["manifest"]["name"]
     watch = shlex.join(["obygaze", "view", manifest, "--run", run.folder.name])
-    for cell in requested_cells(run)[:MOST_ANSWERS]:
-        found = errors(cell, clips, columns, annotations)
+    for cell in asked_results(run)[:MOST_RESULTS]:
+        scores = clip_scores(run.tests_of(cell))
+        found = errors(scores, clips, columns, annotations)
         if not found:
             continue
         shown = found[:MOST_ERRORS]
@@ -608,8 +560,8 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
             rows.append({name: named[name] or DASH for name in names})
         note = (
             f"{view}Shown are {len(rows)} of {count(len(found), 'wrong decision')}, the farthest"
-            f" from the threshold of {cell.threshold:g} first; predictions.csv has all. To see the"
-            f" clips: {watch}"
+            f" from the threshold of {scores.threshold:g} first; predictions.csv has all. To see"
+            f" the clips: {watch}"
         )
         title = f"Most confident errors of {label(run, cell)}, {pair_name(*cell.pair)}"
         key = f"errors-{slug(cell.model, cell.store, *dict.fromkeys(cell.pair))}"
@@ -618,7 +570,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
 
 
 def errors(
-    cell: Cell,
+    scores: ClipScores,
     clips: Mapping[str, Clip],
     columns: Sequence[str],
     annotations: Mapping[str, Sequence[Annotation]],
@@ -628,18 +580,18 @@ def errors(
     The first one has the score that is farthest from the threshold.
 
     Args:
-        cell: The model, with its rows of predictions.csv.
+        scores: The scores of the clips that a model tested.
         clips: The clips by id.
         columns: The user's columns of the manifest that are shown.
         annotations: The annotations of each clip, by id.
     """
-    margins = cell.mean_scores - cell.threshold
-    is_wrong = (margins > 0) != cell.y
-    films = cell.of_clips("movie_id")
+    margins = scores.score - scores.threshold
+    is_wrong = (margins > 0) != scores.y
+    films = scores.films
     order = np.argsort(-np.abs(margins), kind="stable")
     found = []
     for number in order[is_wrong[order]].tolist():
-        clip_id = cell.clip_ids[number]
+        clip_id = scores.ids[number]
         clip = clips.get(clip_id, Clip(clip_id, films[number]))
         annotated = annotations.get(clip_id, ())
         own = {}
@@ -657,8 +609,8 @@ def errors(
                 _annotation_text(one, columns) for one in annotated
             ),
             **own,
-            "error": "missed" if cell.y[number] else "false alarm",
-            "score": NumberCell(float(cell.mean_scores[number])),
+            "error": "missed" if scores.y[number] else "false alarm",
+            "score": NumberCell(float(scores.score[number])),
         }
         found.append(row)
     return found

@@ -106,7 +106,7 @@ class DifferenceCell(NumberCell):
         """Return the mean over films of a row of results.csv, with its interval."""
         if row is None:
             return NO_NUMBER
-        return cls(row["over_films"], row["low"], row["high"])
+        return cls(row["value"], row["low"], row["high"])
 
     @property
     def digits(self) -> int:

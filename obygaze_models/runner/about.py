@@ -8,7 +8,7 @@ from typing import Any
 from obygaze_features import __version__
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_models.evaluation.cells import number_of_groups
+from obygaze_models.evaluation.tables import number_of_groups
 from obygaze_models.models.registry import choose_solver
 from obygaze_models.protocols.clips import labels_sha256
 from obygaze_models.protocols.schedule import SPLIT_KINDS

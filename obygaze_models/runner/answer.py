@@ -5,65 +5,47 @@ the same sentences.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from obygaze_features.core.console import (
     MISSING,
     count,
     count_decimals,
-    few,
     interval_end,
     join_names,
     plural,
 )
 from obygaze_features.manifest.model import view_words
-from obygaze_models.evaluation import results
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
+    FILM_UNKNOWN,
     LEAKED,
     UNSEEN,
     interval_is_of,
     tested_on,
     weakest,
 )
-from obygaze_models.evaluation.cells import Cell, on_shared_clips
 from obygaze_models.evaluation.film_tests import FILMS_OF_A_TEST
 from obygaze_models.evaluation.group_tests import ALPHA
-from obygaze_models.evaluation.metrics import (
-    RANKING_METRICS,
-    goodness,
-    metric_name,
-)
-from obygaze_models.evaluation.predictions import ROUNDING
+from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.evaluation.results import (
+    BETTER,
     BLIND,
-    AskedQuestion,
-    as_asked,
-    asks_for,
-    exchanged,
-    film_differences,
-    is_about_baselines,
+    NO_VERDICT,
+    NOT_SHOWN,
+    WORSE,
     names_of_difference,
 )
-from obygaze_models.evaluation.tables import CHOSEN, RunRow
-from obygaze_models.runner.files import Run
+from obygaze_models.evaluation.tables import RunRow
+from obygaze_models.runner.files import ResultRows, Run
 
-DIGITS = 12  # values are compared after rounding to this many decimals
-MOST_NAMES = 4  # names of results without a sentence
-MOST_ANSWERS = 6  # sentences; the tables have all results
-# So many sentences on questions about two models are shown, even if many models are requested.
-MOST_QUESTIONS = 2
-NOT_ASKED = "all models and stores of this run"
-# The words of tables for whether the first of two models is better.
-BETTER = "yes"
-NOT_SHOWN = "not shown"
-WORSE = "no, worse"
-UNKNOWN = "–"
-# The explanation of a baseline, shown where the answers name it first.
-MEANING_OF_BASELINE = {
-    "film_prior": "the share of positive training clips in the same film",
-    "neighbour": "the classes of the nearest training clips in the same film",
+# The baselines without video in words.
+BASELINES_IN_WORDS = {
+    "random": "a random order",
+    "all_positive": "equal scores for all clips",
+    "prevalence": "equal scores for all clips",
+    "film_prior": "the share of positive clips in the same film",
+    "neighbour": "the classes of the nearest clips in the same film",
 }
 
 
@@ -121,10 +103,8 @@ def shown_metrics(run: Run) -> list[str]:
     return [*dict.fromkeys(metrics)]
 
 
-def model_name(run: Run, cell: Cell) -> str:
+def model_name(run: Run, cell: ResultRows) -> str:
     """Return the name of a model, with its store if the run has several stores."""
-    if cell.store == CHOSEN:
-        return f"{cell.model} (store chosen on training {run.units})"
     if cell.store and len(run.about["stores"]) > 1:
         return f"{cell.model} ({cell.store})"
     return cell.model
@@ -146,6 +126,12 @@ def short_p(p: float) -> str:
     return "<.001" if p < 0.0005 else short(p, max(3, count_decimals(ALPHA, p)))
 
 
+def stated_p(row: RunRow) -> str:
+    """Return the p of a row as `p = .020` or `p <.001`."""
+    p = short_p(row["p"])
+    return f"p {p}" if p.startswith("<") else f"p = {p}"
+
+
 def with_ends(value: float, low: float, high: float) -> str:
     """Return a number, with its interval if there is one: .71 [.60, .80]."""
     if math.isnan(low + high):
@@ -154,7 +140,7 @@ def with_ends(value: float, low: float, high: float) -> str:
     return f"{short(value)} [{short(low, digits)}, {short(high, digits)}]"
 
 
-def value_text(cell: Cell, metric: str) -> str:
+def value_text(cell: ResultRows, metric: str) -> str:
     """Return the value of a metric, with its interval if there is one."""
     return with_ends(cell.value(metric), *cell.ends(metric))
 
@@ -179,7 +165,7 @@ def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
     return f"there is a value for {behind} of {tested} {plural(unit)}"
 
 
-def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
+def intervals_hold_for(run: Run, cells: Iterable[ResultRows]) -> str:
     """Return what the intervals of all cells hold for, or "" if no cell has an interval."""
     bases = [
         cell.basis for cell in cells if any(map(cell.has_interval, RANKING_METRICS))
@@ -191,67 +177,19 @@ def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
     )
 
 
-# ---- what is requested ----
+# ---- what the run asks for ----
 
 
-def answered_question(run: Run) -> AskedQuestion | None:
-    """Return the first question of the protocol that this run answers, or None.
-
-    Every run answers a question about a baseline. A question about two models is answered only if
-    the run has the difference of these models.
-    """
-    for question in run.settings.questions:
-        if is_about_baselines(question) or any(
-            asks_for(question, row) for row in run.differences
-        ):
-            return question
-    return None
+def asked_results(run: Run) -> list[ResultRows]:
+    """Return the results of the models that the run is about, in their order."""
+    asked = [cell for cell in run.cells if math.isfinite(cell.asked)]
+    return sorted(asked, key=lambda cell: cell.asked)
 
 
-def requested_cells(run: Run) -> list[Cell]:
-    """Return the cells of the requested models, one for each store and requested pair of tasks.
-
-    Models are in the order of `grid.models`, and stores in the order of the command. The store
-    chosen on training films is not included.
-    """
-    return results.select_requested_cells(run.cells, run.settings)
-
-
-def chosen_cells(run: Run) -> list[Cell]:
-    """Return the cells of the requested models on the store that is chosen on training films.
-
-    Return [] if the run does not choose a store.
-    """
-    asked = {(cell.pair, cell.model) for cell in requested_cells(run)}
-    chosen = [cell for cell in run.models if cell.store == CHOSEN]
-    return [cell for cell in chosen if (cell.pair, cell.model) in asked]
-
-
-def requested_differences(run: Run) -> list[tuple[str, RunRow]]:
-    """Return the requested differences of two models, each with the text of its question.
-
-    Differences that a question requests come first, with their sides in the order of the question.
-    They are followed by the differences between two requested cells with the same training task,
-    and between joined features and the store that is chosen on training films. The text of these
-    differences is `NOT_ASKED`.
-    """
-    found: dict[frozenset[results.CellName], tuple[str, RunRow]] = {}
-    for question in run.settings.questions:
-        if is_about_baselines(question):
-            continue
-        text = question["text"] or f"{question['first']} against {question['second']}"
-        for row in run.differences:
-            if row["against_train"] == row["train"] and asks_for(question, row):
-                names = frozenset(names_of_difference(row))
-                found.setdefault(names, (text, as_asked(question, row)))
-    asked = {cell.name for cell in requested_cells(run)}
-    for row in run.differences:
-        first, second = names_of_difference(row)
-        is_asked = {first, second} <= asked and first[0] == second[0]
-        is_of_chosen = second[2] == CHOSEN and second[3] == first[3]
-        if is_asked or (is_of_chosen and first in asked and list_parts(run, first[2])):
-            found.setdefault(frozenset((first, second)), (NOT_ASKED, row))
-    return [*found.values()]
+def asked_differences(run: Run) -> list[RunRow]:
+    """Return the rows of the differences of two models that the run asks for, in their order."""
+    asked = [row for row in run.differences if math.isfinite(row["asked"])]
+    return sorted(asked, key=lambda row: int(row["asked"]))
 
 
 def list_parts(run: Run, store: str) -> list[str]:
@@ -261,320 +199,313 @@ def list_parts(run: Run, store: str) -> list[str]:
     return [name for name in stores if name in parts]
 
 
-def best_baseline(run: Run, cell: Cell, metric: str) -> Cell | None:
-    """Return the best baseline without video on the tasks and clips of a cell, or None.
-
-    Baselines that were not tested on all clips of the cell are excluded.
-    """
-    baselines = []
-    for baseline in _cells_on_clips(cell, run):
-        is_blind = baseline.model in BLIND and baseline.store in ("", cell.store)
-        if is_blind and not baseline.is_model and math.isfinite(baseline.value(metric)):
-            baselines.append(baseline)
-
-    def rounded_goodness(baseline: Cell) -> float:
-        # Baselines that differ only by rounding are equal; the first is taken.
-        return round(goodness(metric, baseline.value(metric)), DIGITS)
-
-    return max(baselines, key=rounded_goodness, default=None)
-
-
-def _cells_on_clips(cell: Cell, run: Run) -> Iterator[Cell]:
-    """Yield each cell with the tasks of `cell` that tested all clips of `cell`, on these clips."""
+def best_baseline(run: Run, cell: ResultRows, metric: str) -> ResultRows | None:
+    """Return the result of the best baseline of a result, or None."""
+    name = cell.row(metric)["baseline"]
     for other in run.cells:
-        if other.pair == cell.pair:
-            shared = on_shared_clips([cell, other])
-            if not shared.problem and shared.n_clips == cell.n_clips:
-                yield shared.cells[1]
+        is_named = other.model == name and other.store in ("", cell.store)
+        if is_named and other.pair == cell.pair and not other.is_model:
+            return other
+    return None
 
 
-# ---- verdicts ----
+def films_text(row: RunRow) -> str:
+    """Return `1 of 9`: the number of films in which the first side is better; a dash without films.
 
-
-def difference_from_baseline(run: Run, model: Cell, baseline: Cell) -> RunRow | None:
-    """Return the difference of a model and the best baseline, or None if the run does not have it.
-
-    Its p is the largest p of all differences between the model and a baseline without video. A
-    difference without a p keeps none.
+    Films in which both sides are equal are named: `1 of 9 (equal in 3)`.
     """
-    found = None
-    p_values = []
-    for row in run.differences:
-        first, second = names_of_difference(row)
-        if first == model.name and second[3] in BLIND:
-            p_values.append(row["p"])
-            if second == baseline.name:
-                found = row
-    if found is None:
-        return None
-    if math.isnan(found["p"]):
-        return found
-    return {**found, "p": max(p for p in p_values if math.isfinite(p))}
+    if not row["films_compared"] > 0:
+        return MISSING
+    equal = f" (equal in {row['films_equal']})" if row["films_equal"] else ""
+    return f"{row['films_better']} of {row['films_compared']}{equal}"
 
 
-def verdict(row: RunRow | None, n_films: int = 0) -> str:
-    """Return the word for whether the first side of a difference is better.
+def side_names(run: Run, row: RunRow) -> tuple[str, str]:
+    """Return the names of the two sides of a difference, with what distinguishes them only."""
+    by_name = {cell.name: cell for cell in run.cells}
+    first, second = (by_name[name] for name in names_of_difference(row))
+    is_of_one_model = len({cell.model for cell in asked_results(run)}) == 1
+    if is_of_one_model and first.model == second.model and first.store != second.store:
+        return first.store, second.store
+    return model_name(run, first), model_name(run, second)
 
-    The p of the difference decides. If a side uses the store that is chosen on training films,
-    there is no p, and the interval decides. Return `UNKNOWN` if there is neither p nor interval.
-    Return `LEAKED` if test clips leaked.
 
-    Args:
-        row: The difference. None: unknown.
-        n_films: The number of films that have a difference. With fewer than `FILMS_OF_A_TEST`, an
-            interval does not decide.
+def has_values_of_table(run: Run, row: RunRow) -> bool:
+    """Return whether the two sides of a difference are values over all clips of its models.
+
+    If models tested other clips, or films have clips of one class only, p is of other values.
     """
-    if row is None:
-        return UNKNOWN
-    if row.get("basis") == LEAKED:
-        return LEAKED
-    is_of_chosen = CHOSEN in (row.get("store"), row.get("against_store"))
-    if is_of_chosen and n_films >= FILMS_OF_A_TEST and math.isfinite(row["low"]):
-        if row["low"] > 0:
-            return BETTER
-        return WORSE if row["high"] < 0 else NOT_SHOWN
-    if math.isnan(row["p"]):
-        return UNKNOWN
-    if row["p"] > ALPHA:
-        return NOT_SHOWN
-    return BETTER if row["over_films"] > 0 else WORSE
+    values = {cell.name: cell.value(row["metric"]) for cell in run.cells}
+    first, second = names_of_difference(row)
+    sides = ((row["first"], values[first]), (row["second"], values[second]))
+    return all(math.isclose(side, value, abs_tol=1e-9) for side, value in sides)
 
 
-class FilmsAbove(NamedTuple):
-    """Numbers of films for two cells: where the first is higher, where they are equal, and all."""
-
-    n_above: int
-    n_equal: int
-    n_films: int
-
-    def text(self, of_films: str = "") -> str:
-        """Return `1 of 9 (equal in 3)`, or a dash without films.
-
-        Args:
-            of_films: Words in place of the total number of films. Empty: the number.
-        """
-        if not self.n_films:
-            return MISSING
-        equal = f" (equal in {self.n_equal})" if self.n_equal else ""
-        return f"{self.n_above} of {of_films or self.n_films}{equal}"
-
-
-def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
-    """Return in how many films the first cell is better, on the clips that both cells tested.
-
-    The difference in a film is the difference that p tests. All numbers are 0 without films,
-    without common clips, or for a metric that is not a ranking metric.
-    """
-    shared = on_shared_clips([first, second])
-    if shared.problem or not first.n_films or metric not in RANKING_METRICS:
-        return FilmsAbove(0, 0, 0)
-    ours, theirs = shared.cells
-    differences = film_differences(ours, theirs, metric).values()
-    n_above = sum(difference > ROUNDING for difference in differences)
-    n_equal = sum(abs(difference) <= ROUNDING for difference in differences)
-    return FilmsAbove(n_above, n_equal, len(differences))
+def about_sides(run: Run) -> str:
+    """Return what the two sides of a difference are, if they are not the values of the models."""
+    return (
+        f"means over the {run.units} that p is of, on the clips that both tested"
+        f" (other {run.units} have clips of one class)"
+    )
 
 
 # ---- the answer ----
 
 
-def answers(run: Run) -> list[str]:
-    """Return at most six sentences that answer the questions, and the names of other results.
+def question(run: Run) -> str:
+    """Return the question of the protocol, or its title.
 
-    There is a sentence for each requested model on each store, then for each model on the store
-    that is chosen on training films, then for each requested difference of two models. If the first
-    question of the protocol is about two models, sentences on questions about two models come
-    first.
+    Questions and titles of protocols are about unseen films. Other runs have the name of their
+    protocol, except for the test of a saved model.
     """
-    cells = [*requested_cells(run), *chosen_cells(run)]
-    differences = [*requested_differences(run)]
-    of_questions = [row for text, row in differences if text != NOT_ASKED]
-    n_of_one = min(len(cells), MOST_ANSWERS - len(of_questions[:MOST_QUESTIONS]))
-    of_one = _explained_once([describe_cell(run, cell) for cell in cells[:n_of_one]])
-    n_of_two = MOST_ANSWERS - n_of_one
-    of_two = [_sentence_on_two(run, row) for _, row in differences[:n_of_two]]
-    n_first = 0
-    question = answered_question(run)
-    if question is not None and not is_about_baselines(question):
-        n_first = len(of_questions[:MOST_QUESTIONS])
-    sentences = [*of_two[:n_first], *of_one, *of_two[n_first:]]
-    others = [_name_with_tasks(run, cell) for cell in cells[n_of_one:]]
-    shown = []
-    for _, row in differences[n_of_two:]:
-        first, second = _find_sides(run, row)
-        name = f"{model_name(run, first)} minus {_name_with_tasks(run, second)}"
-        n_films = films_above(first, second, row["metric"]).n_films
-        if verdict(row, n_films) in (BETTER, WORSE):
-            shown.append(f"{name} (shown to differ, {_shown_p(row)})")
-        else:
-            others.append(name)
-    if shown or others:
-        named = few([*shown, *others], MOST_NAMES)
-        sentences.append(f"Also in the tables of the report: {named}.")
-    asked = {cell.name for cell in cells}
-    not_asked = []
-    for cell in run.models:
-        if cell.store != CHOSEN and cell.name not in asked:
-            not_asked.append(_name_with_tasks(run, cell))
-    if not_asked:
-        sentences.append(
-            "No p against a baseline, because report.questions does not request it:"
-            f" {few(not_asked, MOST_NAMES)}."
-        )
+    report = run.protocol["report"]
+    asked = asked_results(run)
+    if run.is_of_saved_model:
+        return str(report["ask"] or report["title"])
+    if any(cell.knows_films for cell in asked) or not run.has_groups:
+        return str(run.protocol["name"])
+    return str(report["ask"] or report["title"] or run.protocol["name"])
+
+
+def held_out_text(run: Run) -> str:
+    """Return what the models of a run know of the clips that they test."""
+    basis = weakest([cell.basis for cell in asked_results(run)] or [UNSEEN])
+    if basis == LEAKED:
+        return "test clips were also used in training or selection"
+    if basis == FILM_UNKNOWN:
+        return "the films of clips are unknown"
+    if basis == FILM_SEEN:
+        return f"models were trained on other clips of the same {run.units}"
+    if not run.has_groups:
+        return ""
+    if run.is_of_saved_model:
+        return f"the model never saw these {run.units}"
+    return f"each {run.unit} is tested by models that never saw it"
+
+
+def answers(run: Run) -> list[str]:
+    """Return at most three sentences that answer the question of a run.
+
+    One or two results have a sentence each, in the order in which they were typed, and their
+    difference has one. Of more results, the first and the highest have a sentence. Joined features
+    have a sentence on their difference from each part, and their parts have one together.
+    """
+    asked = asked_results(run)
+    if not asked:
+        return []
+    for cell in asked:
+        of_model = [
+            of for of in asked if (of.model, of.pair) == (cell.model, cell.pair)
+        ]
+        parts = [of for of in of_model if of.store in list_parts(run, cell.store)]
+        # Without a part alone, the gain could be that of this part.
+        if parts and len(parts) == len(run.settings.parts[cell.store]):
+            return _answer_of_join(run, cell, parts)
+    if len(asked) > 2:
+        return _answer_of_many(run, asked)
+    sentences = [_sentence_on(run, cell) for cell in asked]
+    is_yes = run.protocol["report"]["ask"] and len(asked) == 1
+    if is_yes and asked[0].row(compared_metric(run))["verdict"] == BETTER:
+        sentences[0] = f"Yes. {sentences[0]}"
+    for row in asked_differences(run)[: 3 - len(sentences)]:
+        sentences += _sentence_on_two(run, row)
     return sentences
 
 
-def about_p(run: Run) -> str:
-    """Return how the p of the answers are computed, or "" if no difference has a p."""
-    if all(math.isnan(row["p"]) for row in run.differences):
-        return ""
+def _name(run: Run, cell: ResultRows) -> str:
+    """Return what distinguishes a result from the others that the run is about."""
+    asked = asked_results(run)
+    name = model_name(run, cell)
+    if len(run.about["stores"]) > 1 and len({one.model for one in asked}) == 1:
+        name = cell.store
+    return name if len({one.pair for one in asked}) == 1 else f"{name} in {cell.tasks}"
+
+
+def _sentence_on(run: Run, cell: ResultRows) -> str:
+    """Return the sentence on a result: is it better than its best baseline without video?"""
+    row = cell.row(compared_metric(run))
+    name = _name(run, cell)
+    if not cell.is_ranked(compared_metric(run)):
+        return f"{name} ranks no clips: no fold tests clips of both classes."
+    if not row["baseline"]:
+        return f"{name} is not compared with a baseline."
+    baseline = BASELINES_IN_WORDS[row["baseline"]]
+    if row["verdict"] == BETTER:
+        return f"{name} ranks clips better than {baseline} ({stated_p(row)})."
+    if row["verdict"] == NOT_SHOWN:
+        return f"{name} is not shown to rank clips better than {baseline} ({stated_p(row)})."
+    if row["verdict"] == LEAKED:
+        return f"{name} was tested on clips of its training, so its value is too high."
     return (
-        f"p is from Student's t test of the mean difference over {run.units} (one-sided against a"
-        f" baseline, two-sided between two models); t is reduced if test {run.units} also trained"
-        f" the models that test other {run.units}. {about_difference(run)}"
+        f"Whether {name} is better than {baseline} is not tested: {why_no_p(run, row)}."
     )
 
 
-def about_difference(run: Run) -> str:
-    """Return how the difference of a model and a baseline is computed in a film."""
-    return (
-        f"If a baseline gives all clips of a {run.unit} the same score, the difference in this"
-        f" {run.unit} is half of the difference between the model's order and its reversed order;"
-        f" {run.units} are counted by this half."
-    )
-
-
-def _name_with_tasks(run: Run, cell: Cell) -> str:
-    return f"{model_name(run, cell)} in {cell.tasks}"
-
-
-def _explained_once(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences with an explanation of each baseline only where it is named first."""
-    explained: set[str] = set()
-    shown = []
-    for sentence in sentences:
-        for baseline, meaning in MEANING_OF_BASELINE.items():
-            words = f"({baseline}: {meaning})"
-            if words in sentence and baseline in explained:
-                sentence = sentence.replace(words, f"({baseline})")
-            elif words in sentence:
-                explained.add(baseline)
-        shown.append(sentence)
-    return shown
-
-
-def describe_cell(run: Run, cell: Cell) -> str:
-    """Return the sentence on how well a model and the best baseline without video rank clips."""
+def describe_cell(run: Run, cell: ResultRows) -> str:
+    """Return the value of a result, and whether it is better than its best baseline."""
     metric = compared_metric(run)
-    model = model_name(run, cell)
-    if not cell.is_ranked(metric):
-        text = f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
-        splits = run.protocol["splits"]
-        is_by_unit = splits["kind"] == "nested" and not splits["folds"]
-        if is_by_unit and cell.rows["fold"].nunique() > 3:
-            text += (
-                f" Each fold tests one {run.unit}; --set splits.folds=3 tests {run.units} in three"
-                " folds."
-            )
-        return text
     where = f"On {tested_on(cell.basis, run.units)}"
-    if cell.basis == FILM_SEEN and cell.same_film < cell.n_clips:
-        clips = count(cell.n_clips, "clip")
-        where = f"On {clips}, {cell.same_film} of them from training {run.units}"
-        if cell.leaked:
-            where += f" and {cell.leaked} of them copies of training clips"
-    value = f"{metric_name(metric)} {value_text(cell, metric)}"
-    baseline = best_baseline(run, cell, metric)
-    if baseline is None:
-        return f"{where}, {model} ranks clips ({cell.tasks}) with {value}."
-    row = difference_from_baseline(run, cell, baseline)
-    found = verdict(row, films_above(cell, baseline, metric).n_films)
-    p = "" if row is None else _p_text(row)
-    ranks = {
-        BETTER: f"ranks clips ({cell.tasks}) better than the best baseline{p}: {value}",
-        NOT_SHOWN: (
-            f"is not shown to rank clips ({cell.tasks}) better than the best baseline{p}: {value}"
-        ),
-    }
-    text = ranks.get(found, f"ranks clips ({cell.tasks}) with {value}")
-    meaning = MEANING_OF_BASELINE.get(baseline.model, "")
-    named = f"{baseline.model}: {meaning}" if meaning else baseline.model
-    text += f"; the best baseline without video has {short(baseline.value(metric))} ({named})"
-    if row is not None and LEAKED not in (cell.basis, baseline.basis):
-        if math.isnan(row["p"]) and math.isfinite(row["low"]):
-            apart = with_ends(row["over_films"], row["low"], row["high"])
-            what = "difference"
-            if row["basis"] == UNSEEN:
-                what = f"mean difference within {run.units}"
-            text += f"; the {what} is {apart}"
-        text += _films_text(run, cell, baseline, row, model)
-    return f"{where}, {model} {text}."
+    value = f"{metric_name(metric)} {value_text(cell, metric)} ({cell.tasks})"
+    return f"{where}, {model_name(run, cell)} has {value}. {_sentence_on(run, cell)}"
 
 
-def _find_sides(run: Run, row: RunRow) -> tuple[Cell, Cell]:
-    """Return the two cells of a difference."""
-    by_name = {cell.name: cell for cell in run.cells}
-    first, second = names_of_difference(row)
-    return by_name[first], by_name[second]
+def why_no_p(run: Run, row: RunRow) -> str:
+    """Return why a row of a model or of a difference has no p."""
+    if not run.settings.compares:
+        return "report.compare is false"
+    if row["basis"] == LEAKED:
+        return "test clips were used in training"
+    if row["basis"] == FILM_UNKNOWN or not run.has_groups:
+        return "films are unknown"
+    n_films = row["films_compared"]
+    if not n_films >= FILMS_OF_A_TEST:
+        have = "has" if n_films == 1 else "have"
+        return (
+            f"p needs {FILMS_OF_A_TEST} {run.units} with clips of both classes, and"
+            f" {0 if math.isnan(n_films) else n_films} {have} them"
+        )
+    if row["films_equal"] == n_films:
+        return f"the order is as good as its reverse in each {run.unit}"
+    if math.isnan(row["asked"]):
+        return "the protocol does not ask for it"
+    return f"the {run.units} and all clips together show the opposite"
 
 
-def _sentence_on_two(run: Run, row: RunRow) -> str:
-    """Return the sentence on the difference of two models, and on whether one is better."""
-    first, second = _find_sides(run, row)
-    found = verdict(row, films_above(first, second, row["metric"]).n_films)
-    parts = [] if second.store != CHOSEN else list_parts(run, first.store)
-    if found == WORSE and not parts:
+def _sentence_on_two(run: Run, row: RunRow) -> list[str]:
+    """Return a sentence on whether one of two results is better, if this was tested."""
+    first, second = side_names(run, row)
+    if row["verdict"] == BETTER:
+        return [f"{first} is better than {second} ({stated_p(row)})."]
+    if row["verdict"] == WORSE:
+        return [f"{second} is better than {first} ({stated_p(row)})."]
+    if row["verdict"] == NOT_SHOWN:
+        return [
+            f"Which of {first} and {second} is better is not shown ({stated_p(row)})."
+        ]
+    if row["verdict"] == NO_VERDICT:
+        why = why_no_p(run, row)
+        return [f"Which of {first} and {second} is better is not tested: {why}."]
+    return []
+
+
+def _answer_of_many(run: Run, asked: Sequence[ResultRows]) -> list[str]:
+    """Return the sentences on the first and on the highest of three or more results."""
+    metric = compared_metric(run)
+    sentences = [_sentence_on(run, asked[0])]
+    ranked = [cell for cell in asked if cell.is_ranked(metric)]
+    if not ranked:
+        return sentences
+    highest = max(short(cell.value(metric)) for cell in ranked)
+    best = [cell for cell in ranked if short(cell.value(metric)) == highest]
+    names = join_names([_name(run, cell) for cell in best[:3]])
+    if len(best) > 3:
+        names = f"{len(best)} results"
+    has = "has" if len(best) == 1 else "have"
+    of_results = f"the highest {metric_name(metric)} of {len(asked)} results"
+    sentences.append(f"{names} {has} {of_results}.")
+    if len(best) == 1 and best[0] is not asked[0]:
+        sentences.append(_sentence_on(run, best[0]))
+    return sentences
+
+
+def _answer_of_join(
+    run: Run, joined: ResultRows, parts: Sequence[ResultRows]
+) -> list[str]:
+    """Return a sentence on joined features against each part, and one on the parts."""
+    found = {}
+    for row in asked_differences(run):
+        first, second = names_of_difference(row)
+        if first == joined.name:
+            found[second] = row
+    rows = [(cell, found[cell.name]) for cell in parts if cell.name in found]
+    together = f"{join_names([cell.store for cell in parts])} together"
+    better = []
+    others = []
+    for cell, row in rows:
+        text = f"{cell.store} ({stated_p(row)})"
+        if row["verdict"] == BETTER:
+            better.append(f"than {text}")
+        elif row["verdict"] == WORSE:
+            others.append(f"they are worse than {text}")
+        elif row["verdict"] == NOT_SHOWN:
+            others.append(f"that they are better than {text} is not shown")
+    if better:
+        of_join = f"{together} are better {join_names(better)}"
+        text = "; ".join([of_join, *others])
+    elif others:
+        text = f"{together}: {'; '.join(others)}"
+    else:
+        text = f"Whether {together} are better is not tested"
+        text += "".join(f": {why_no_p(run, row)}" for _, row in rows[:1])
+    is_yes = run.protocol["report"]["ask"] and better and not others
+    sentences = [f"Yes. {text}." if is_yes else f"{text}."]
+    sentences += _sentences_on_parts(run, parts)
+    return sentences
+
+
+def _sentences_on_parts(run: Run, parts: Sequence[ResultRows]) -> list[str]:
+    """Return the sentence on the parts of joined features, and on which of two is better."""
+    metric = compared_metric(run)
+    baselines = {cell.row(metric)["baseline"] for cell in parts}
+    verdicts = {cell.row(metric)["verdict"] for cell in parts}
+    if len(baselines) > 1 or verdicts != {BETTER}:
+        return [_sentence_on(run, cell) for cell in parts[:2]]
+    text = f"Each alone ranks clips better than {BASELINES_IN_WORDS[baselines.pop()]}"
+    names = {cell.name for cell in parts}
+    rows = [r for r in asked_differences(run) if {*names_of_difference(r)} <= names]
+    if len(rows) != 1 or len(parts) != 2:
+        return [f"{text}."]
+    (row,) = rows
+    first, second = side_names(run, row)
+    if row["verdict"] == WORSE:
         first, second = second, first
-        row = exchanged(row)
-    ours, theirs = model_name(run, first), model_name(run, second)
-    apart = with_ends(row["over_films"], row["low"], row["high"])
-    text = (
-        f"{ours} minus {theirs} ({first.tasks}) is {metric_name(row['metric'])} {apart}"
-    )
-    if found == LEAKED:
-        return f"{text} on {tested_on(LEAKED, run.units)}."
-    text += _films_text(run, first, second, row, ours)
-    if parts:
-        chosen = f"one store chosen on training {run.units}"
-        more = f"{join_names(parts)} together are better than {chosen}"
-        if found != BETTER:
-            more = f"This run does not show that {more}"
-        return f"{more}: {text}."
-    p = _p_text(row)
-    if found in (BETTER, WORSE):
-        return f"{ours} is better than {theirs}{p}: {text}."
-    if found == NOT_SHOWN:
-        return f"{ours} and {theirs} are not shown to differ{p}: {text}."
-    return f"{text}."
+    if row["verdict"] in (BETTER, WORSE):
+        return [f"{text}; {first} is better than {second} ({stated_p(row)})."]
+    if row["verdict"] == NOT_SHOWN:
+        return [f"{text}; which of the two is better is not shown ({stated_p(row)})."]
+    return [f"{text}."]
 
 
-def _p_text(row: RunRow) -> str:
-    """Return the p of a difference, and for how many comparisons it is corrected."""
-    if CHOSEN in (row["store"], row["against_store"]):
-        return ", by the interval of the difference (it has no p)"
-    text = f", {_shown_p(row)}"
-    if row["comparisons"] > 1:
-        text += f" (corrected for {int(row['comparisons'])} comparisons)"
-    return text
+# ---- definitions ----
 
 
-def _shown_p(row: RunRow) -> str:
-    p = short_p(row["p"])
-    return ("p " if p.startswith("<") else "p = ") + p
-
-
-def _films_text(run: Run, first: Cell, second: Cell, row: RunRow, name: str) -> str:
-    """Return in how many films the first cell, called `name`, is higher, and why p may be missing.
-
-    Return "" with fewer than two films.
-    """
-    films = films_above(first, second, row["metric"])
-    if films.n_films < 2:
+def about_p(run: Run) -> str:
+    """Return how the p of a run are computed, or "" if no difference has a p."""
+    of_baselines = most_comparisons(run, is_of_baselines=True)
+    of_models = most_comparisons(run, is_of_baselines=False)
+    if not of_baselines and not of_models:
         return ""
-    of_films = f"{films.n_films} {run.units}"
-    if films.n_films < first.n_films:
-        of_films += " that have clips of both classes"
-    text = f"; {name} is higher in {films.text(of_films)}"
-    if films.n_films < FILMS_OF_A_TEST:
-        text += f"; there is no p, because a test needs {FILMS_OF_A_TEST} {run.units}"
-    return text
+    corrected = []
+    if of_baselines > 1:
+        corrected.append(f"{of_baselines} comparisons with baselines")
+    if of_models > 1:
+        corrected.append(f"{of_models} comparisons of two models")
+    text = (
+        f"p: Student's t over {run.units}, one-sided against a baseline, two-sided between two"
+        f" models; reduced because {run.units} also train the models that test others"
+    )
+    return (
+        f"{text}; corrected for {join_names(corrected)}." if corrected else f"{text}."
+    )
+
+
+def most_comparisons(run: Run, *, is_of_baselines: bool) -> int:
+    """Return for how many comparisons p is corrected, of models with baselines or of two models.
+
+    Return 0 if no such comparison has a p.
+    """
+    most = 0
+    for row in run.differences:
+        is_of_kind = (row["against_model"] in BLIND) == is_of_baselines
+        if is_of_kind and math.isfinite(row["p"]):
+            most = max(most, int(row["comparisons"]))
+    return most
+
+
+def about_tested(run: Run) -> str:
+    """Return how a model is compared with a baseline in a film."""
+    return (
+        f"Against a baseline that gives all clips of a {run.unit} one score, p is of half of the"
+        f" difference between the model's order and its reverse; the {run.units} counted as better"
+        " are those whose order is better than its reverse."
+    )

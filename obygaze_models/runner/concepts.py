@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
-from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.evaluation.metrics import AP, AUC
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
-from obygaze_models.evaluation.tables import RunRow
+from obygaze_models.evaluation.tables import RunRow, number_of_groups
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.fold_data import FoldData

@@ -29,7 +29,7 @@ from obygaze_models.runner.inputs import gather
 # Changes to `honest`, so that it reads one vector per clip and needs no films for its splits.
 READS_VECTORS = (
     *('grid.models=["ridge"]', "splits.kind=kfold", "splits.folds=2"),
-    *("grid.pairs=same", "report.questions=[]", "report.contrast=[]"),
+    *("grid.pairs=same", "report.contrast=[]"),
 )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.models.preprocessing import last_step
-from obygaze_models.models.registry import BASELINES, ESTIMATOR, SCORES
-from obygaze_models.protocols.schema import Model, Protocol, Question
+from obygaze_models.models.registry import ESTIMATOR, SCORES
+from obygaze_models.protocols.schema import Model, Protocol
 
 # For each name of a model: the description in the protocol, and the estimator.
 Described = Mapping[str, tuple[str, Any]]
@@ -62,15 +62,12 @@ def describe_estimators(estimators: Any) -> Described:
 def with_estimators(honest: Protocol, described: Described) -> Protocol:
     """Return the protocol with the estimators in place of its models.
 
-    The run is made for one question for each estimator: is it better than chance?
+    The run is about all of them: is each better than a baseline?
     """
     models = {}
     for name, (text, _) in described.items():
         models[name] = Model(ESTIMATOR, {ESTIMATOR: text})
-    asked: list[Question] = []
-    for question in honest.report.questions:
-        if question.second in BASELINES and not asked:
-            asked = [replace(question, first=name) for name in models]
-    report = replace(honest.report, questions=tuple(asked), concepts=False)
-    grid = replace(honest.grid, models=())
+    names = (*models,)
+    report = replace(honest.report, lead=names[0], against="", concepts=False)
+    grid = replace(honest.grid, models=names)
     return replace(honest, models=models, grid=grid, report=report)

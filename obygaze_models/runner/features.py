@@ -122,14 +122,9 @@ def read_stores(
         features.append(read_store(name, store, table, data, of_frames))
     names = [store.name for store in features]
     is_joined = any(store.parts for store in features)
-    if not (protocol.fit.choose_store or is_joined):
+    if not is_joined:
         return features
     # Stores are compared on the clips that have features in all stores.
-    if protocol.fit.choose_store and len(names) < 2:
-        raise FixUsage(
-            f"fit.choose_store needs two or more stores, got {len(names)}",
-            hint="add --store NAME=STORE, or use --set fit.choose_store=false",
-        )
     is_common = np.all([store.present for store in features], axis=0)
     if not is_common.any():
         raise FixInput(

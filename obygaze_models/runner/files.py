@@ -12,7 +12,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +45,14 @@ from obygaze_features.core.schema_check import refuse_unknown
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.model import FILM_COLUMN
-from obygaze_models.evaluation.bootstrap import Interval
-from obygaze_models.evaluation.cells import Cell, cells_from_tests
+from obygaze_models.evaluation.basis import UNSEEN
+from obygaze_models.evaluation.metrics import AUC
 from obygaze_models.evaluation.results import CellName, RunSettings
 from obygaze_models.evaluation.tables import (
     CELL,
+    RESULTS,
     RUN_TABLES,
+    Pair,
     RunRow,
     as_csv,
     read_csv,
@@ -71,6 +73,9 @@ RUN_KEYS = (
     *("files", "fits", "remarks", "solver"),
     *("versions", "machine"),
 )
+NO_ROW: RunRow = {
+    name: "" if kind is str else math.nan for name, kind in RESULTS.items()
+}
 RUN_AGAIN = "repeat the same obygaze run with --force"
 
 
@@ -78,21 +83,173 @@ def run_settings(about: Mapping[str, Any]) -> RunSettings:
     """Return the settings from run.json that the values of a run depend on."""
     protocol = about["protocol"]
     report = protocol["report"]
+    grid = protocol["grid"]
     models = protocol["models"].items()
     stores = about["stores"].items()
+    tasks = [*protocol["tasks"]]
+    asked_pair = None
+    if grid["pairs"] != "same" and tasks:
+        asked_pair = ((grid["train"] or tasks)[0], (grid["test"] or tasks)[0])
     return RunSettings(
         primary=report["primary"],
         replicates=report["replicates"],
         seed=protocol["fit"]["seed"],
         compares=report["compare"],
-        questions=report["questions"],
-        models=protocol["grid"]["models"],
+        lead=report["lead"],
+        against=report["against"],
+        asked_pair=asked_pair,
+        models=grid["models"],
         contrast=report["contrast"],
         starting_at_random=[name for name, of in models if has_epochs(of["kind"])],
         sizes=about["sizes"],
         paper=protocol["paper"],
         backbones={name: of["backbone"] for name, of in stores if "parts" not in of},
+        parts={name: [*of["parts"]] for name, of in stores if "parts" in of},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class ResultRows:
+    """The rows of results.csv of one model or baseline in one pair of tasks.
+
+    Attributes:
+        name: The training task, the test task, the store and the model.
+        rows: The rows of each metric; the first is over all films.
+    """
+
+    name: CellName
+    rows: Mapping[str, Sequence[RunRow]]
+
+    @property
+    def _whole(self) -> RunRow:
+        """The row over all films of the first metric."""
+        return next(iter(self.rows.values()))[0]
+
+    @property
+    def store(self) -> str:
+        """The store; empty for a baseline of all stores."""
+        return self.name[2]
+
+    @property
+    def model(self) -> str:
+        """The name of the model or baseline."""
+        return self.name[3]
+
+    @property
+    def train(self) -> str:
+        """The training task."""
+        return self.name[0]
+
+    @property
+    def test(self) -> str:
+        """The test task."""
+        return self.name[1]
+
+    @property
+    def clips(self) -> int:
+        """The number of tested clips."""
+        return int(self._whole["clips"])
+
+    @property
+    def positive(self) -> int:
+        """The number of tested clips of class 1."""
+        return int(self._whole["positive"])
+
+    @property
+    def films(self) -> int:
+        """The number of films, or groups of films, of the tested clips."""
+        return int(self._whole["films"])
+
+    @property
+    def leaked(self) -> int:
+        """The number of tested clips that were used in training or selection."""
+        return int(self._whole["leaked"])
+
+    @property
+    def copies(self) -> int:
+        """The number of tested clips that training used under another id only."""
+        return int(self._whole["copies"])
+
+    @property
+    def same_film(self) -> int:
+        """The number of tested clips that are not leaked, but whose films have training clips."""
+        return int(self._whole["same_film"])
+
+    @property
+    def basis(self) -> str:
+        """The relation of tested clips and training (`evaluation.basis`)."""
+        return str(self._whole["basis"])
+
+    @property
+    def test_set(self) -> int:
+        """The number of the set of tested clips; results with one number tested the same clips."""
+        return int(self._whole["test_set"])
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether values are means over fits; if not, they are pooled over folds."""
+        return bool(self._whole["averaged"])
+
+    @property
+    def asked(self) -> float:
+        """The place among the results that the run is about, from 1; NaN for all others."""
+        return float(self._whole["asked"])
+
+    @property
+    def pair(self) -> Pair:
+        """The training and the test task."""
+        return self.name[:2]
+
+    @property
+    def tasks(self) -> str:
+        """The training and the test task as text."""
+        train, test = self.pair
+        return test if train == test else f"{train} -> {test}"
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is of a model, and not of a baseline."""
+        return str(self._whole["kind"]).endswith("model")
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its scores depend on the training clips."""
+        return not str(self._whole["kind"]).startswith("untrained")
+
+    @property
+    def knows_films(self) -> bool:
+        """Whether training may include films of the tested clips; False if nothing is trained."""
+        return self.basis != UNSEEN
+
+    def row(self, metric: str) -> RunRow:
+        """Return the row of a metric over all films; without it, a row of missing values."""
+        rows = self.rows.get(metric)
+        return rows[0] if rows else NO_ROW
+
+    def value(self, metric: str) -> float:
+        """Return a metric over all films, or NaN if undefined."""
+        return float(self.row(metric)["value"])
+
+    def ends(self, metric: str) -> tuple[float, float]:
+        """Return the ends of the interval of a metric; both are NaN if there is no interval."""
+        return self.row(metric)["low"], self.row(metric)["high"]
+
+    def has_interval(self, metric: str) -> bool:
+        """Return whether a metric has an interval."""
+        return math.isfinite(sum(self.ends(metric)))
+
+    def is_ranked(self, metric: str) -> bool:
+        """Return whether a metric and AUC are defined; clips of one class have no ranking."""
+        return math.isfinite(self.value(metric) + self.value(AUC.name))
+
+    def film_counts(self, metric: str) -> tuple[int, int]:
+        """Return how many films contribute to a metric, and how many films are tested."""
+        return int(self.row(metric)["films_with_value"]), self.films
+
+    def of_films(self, metric: str) -> list[RunRow]:
+        """Return the rows of the films in which a metric is defined."""
+        rows = self.rows.get(metric, ())[1:]
+        return [row for row in rows if math.isfinite(row["value"])]
 
 
 @dataclass(frozen=True)
@@ -197,25 +354,28 @@ class Run:
         return run_settings(self.about)
 
     @cached_property
-    def cells(self) -> list[Cell]:
-        """The cells of the models, then of the baselines, with their intervals."""
-        rows = self.results
-        of_cells = (rows["film"] == "") & (rows["against_model"] == "")
-        intervals: dict[CellName, dict[str, Interval]] = {}
-        for row in rows[of_cells].to_dict("records"):
-            name = (row["train"], row["test"], row["store"], row["model"])
-            if math.isfinite(row["low"]):
-                interval = Interval(row["low"], row["high"])
-                intervals.setdefault(name, {})[row["metric"]] = interval
-        cells = []
-        for cell in cells_from_tests(self.predictions):
-            cells.append(replace(cell, intervals=intervals.get(cell.name, {})))
-        return cells
+    def cells(self) -> list[ResultRows]:
+        """The results of the models, then of the baselines."""
+        rows = self.results[self.results["against_model"] == ""]
+        found = []
+        for name, of_name in rows.groupby([*CELL], sort=False):
+            of_metrics: dict[str, list[RunRow]] = {}
+            for row in rows_as_dicts(of_name):
+                of_metrics.setdefault(row["metric"], []).append(row)
+            found.append(ResultRows(name, of_metrics))
+        return found
 
     @property
-    def models(self) -> list[Cell]:
-        """The cells of the models, without baselines."""
+    def models(self) -> list[ResultRows]:
+        """The results of the models, without baselines."""
         return [cell for cell in self.cells if cell.is_model]
+
+    def tests_of(self, cell: ResultRows) -> pd.DataFrame:
+        """Return the rows of predictions.csv of a result."""
+        rows = self.predictions
+        for column, name in zip(CELL, cell.name, strict=True):
+            rows = rows[rows[column] == name]
+        return rows
 
     @cached_property
     def differences(self) -> list[RunRow]:
@@ -228,7 +388,7 @@ class Run:
         models = self.protocol["models"].values()
         return any("sha256" in model.get("settings", {}) for model in models)
 
-    def folds_of(self, cell: Cell) -> Sequence[Mapping[str, Any]]:
+    def folds_of(self, cell: ResultRows) -> Sequence[Mapping[str, Any]]:
         """Return the entries of the fits of a cell in run.json."""
         for facts in self.about["fits"]:
             if tuple(facts[name] for name in CELL) == cell.name:

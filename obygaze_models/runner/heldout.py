@@ -38,7 +38,7 @@ class HeldOut:
             manifest without films.
         is_by_film: Whether whole films are held out.
         train: Training rows.
-        validation: Validation rows, on which the epoch, a setting or a store is chosen.
+        validation: Validation rows, on which the epoch or a setting is chosen.
         test: Test rows.
         hidden: The values of `units` whose clips are excluded from all learning.
         excluded: Further rows that are excluded from all learning.

@@ -29,7 +29,6 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
 from obygaze_features.store.joining import JoinedStore
 from obygaze_features.store.replaced import replaced_videos_text
-from obygaze_models.evaluation.tables import CHOSEN
 from obygaze_models.models.examples import RATED
 from obygaze_models.models.registry import (
     BASELINES,
@@ -66,11 +65,6 @@ from obygaze_models.text_vectors import (
     Sentences,
     check_spaces,
 )
-
-# The name of joined features in protocols.
-JOINED = "joined"
-HOW_TO_JOIN = "use --store a=A --store b=B --store joined=a+b"
-
 
 # A feature that equals the classes is an error only with this many clips of each class. With fewer
 # clips, a feature of two values may equal the classes by chance.
@@ -207,31 +201,6 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
             hint="add --store NAME=STORE (list stores: obygaze ls; make a store: obygaze extract"
             " run MANIFEST -b descriptors)",
         )
-    if CHOSEN in stores:
-        raise FixUsage(
-            f"a store cannot have the name {CHOSEN!r}: it is reserved for the store that is"
-            " chosen on training films",
-        )
-    joined = stores.get(JOINED)
-    if joined is not None and not isinstance(joined, JoinedStore):
-        raise FixUsage(
-            f"expected joined features under the name {JOINED!r}, got one store",
-            where=joined.location,
-            hint=HOW_TO_JOIN,
-        )
-    known = list(stores)
-    if protocol.fit.choose_store:
-        known.append(CHOSEN)
-    for question in protocol.report.questions:
-        for name in (question.first_store, question.second_store):
-            if name and name not in known:
-                hint = f"use one of {', '.join(known)}"
-                if name == JOINED:
-                    hint = HOW_TO_JOIN
-                raise FixUsage(
-                    f"report.questions names the unknown store {name!r}{near(name, known)}",
-                    hint=hint,
-                )
 
 
 def _check_join(
@@ -250,17 +219,11 @@ def _check_join(
                 " own scale, array and embedding space",
                 hint=f"remove {key}, or the store {name}",
             )
-    if not protocol.fit.choose_store:
-        return
-    # The store is chosen among all parts of the join, each with the array of the join. Otherwise
-    # the gain of the join could be the gain of a single part.
+    # With another array of a part, the difference from this part could come from the array alone.
     for part in join.parts:
         store = stores.get(part.name)
         if store is None:
-            raise FixUsage(
-                f"fit.choose_store needs all parts of {name} as stores, but {part.name} is missing",
-                hint=f"add --store {shell_word(part.store.location)}",
-            )
+            continue
         array = choose_array(store, preferred_arrays(part.name, protocol))
         if part.named_array not in ("", array):
             raise FixUsage(

@@ -4,43 +4,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from obygaze_features.core.console import count, few, join_names
+from obygaze_features.core.console import count, few
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     LEAKED,
-    UNSEEN,
     interval_is_not_of,
     interval_is_of,
     no_interval_because,
 )
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
-from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.film_tests import smallest_shown
-from obygaze_models.evaluation.metrics import AP, RANKING_METRICS, metric_name
-from obygaze_models.evaluation.results import (
-    LEAST_CLIPS,
-    film_differences,
-    film_factor,
-)
-from obygaze_models.evaluation.tables import CHOSEN
+from obygaze_models.evaluation.metrics import AP, RANKING_METRICS
+from obygaze_models.evaluation.results import LEAST_CLIPS
 from obygaze_models.protocols.schedule import LEAVES_OUT_GROUPS, SPLIT_KINDS
 from obygaze_models.runner.answer import (
-    NOT_SHOWN,
-    best_baseline,
-    chosen_cells,
+    asked_results,
     compared_metric,
-    difference_from_baseline,
     films_with_value,
-    model_name,
     number_range,
-    requested_cells,
-    short,
-    verdict,
 )
 from obygaze_models.runner.features import SHOWN_MISSING
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.files import ResultRows, Run
 
 MOST_NAMES = 3  # reasons or folds in a text
 # With these limits, test clips or similar clips were also used in training: values are too high.
@@ -49,7 +32,7 @@ ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 ON_FIRST_SCREEN = (
     *ON_BOTH_SIDES,
     "clips as films",  # films may be on both sides
-    *("few films", "power", "no interval", "folds of several films"),
+    *("few films", "no interval", "folds of several films"),
     # removed clips
     *("missing features", "skipped folds", "never validated"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
@@ -124,7 +107,7 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
 
 
 def _most_of_a_cell(
-    models: Sequence[Cell], number: Callable[[Cell], int]
+    models: Sequence[ResultRows], number: Callable[[ResultRows], int]
 ) -> tuple[str, str] | None:
     """Return the beginning and the end of a sentence on a problem of test clips, such as a leak.
 
@@ -138,12 +121,12 @@ def _most_of_a_cell(
     cells = [cell for cell in models if number(cell)]
     if not cells:
         return None
-    worst = max(cells, key=lambda cell: number(cell) / cell.n_clips)
+    worst = max(cells, key=lambda cell: number(cell) / cell.clips)
     store = f" ({worst.store})" if worst.store else ""
     of_test = f"test clips of {worst.tasks}{store}"
-    most = f"all {worst.n_clips} {of_test}"
-    if number(worst) < worst.n_clips:
-        most = f"up to {number(worst)} of the {worst.n_clips} {of_test}"
+    most = f"all {worst.clips} {of_test}"
+    if number(worst) < worst.clips:
+        most = f"up to {number(worst)} of the {worst.clips} {of_test}"
     return f"In {len(cells)} of {count(len(models), 'result')}", most
 
 
@@ -176,42 +159,6 @@ def _few_films(run: Run) -> Iterator[str]:
         )
 
 
-def _power(run: Run) -> Iterator[str]:
-    """Yield the smallest difference from a baseline that would be significant.
-
-    It is stated for models whose difference is not significant, and is estimated from the spread of
-    the films.
-    """
-    metric = compared_metric(run)
-    compared = []
-    for cell in requested_cells(run):
-        baseline = best_baseline(run, cell, metric)
-        row = (
-            None if baseline is None else difference_from_baseline(run, cell, baseline)
-        )
-        if baseline is not None and row is not None and cell.basis == UNSEEN:
-            compared.append((cell, baseline, row))
-    n_films = []
-    needed = []
-    for cell, baseline, row in compared:
-        if verdict(row) == NOT_SHOWN:
-            by_film = np.array([*film_differences(cell, baseline, metric).values()])
-            factor = film_factor(cell, baseline, by_film.size)
-            # The step-down correction of p counts only comparisons whose p is at least as large.
-            n_comparisons = sum(other["p"] >= row["p"] for *_, other in compared)
-            least = smallest_shown(by_film, factor, n_comparisons)
-            is_now = short(row["over_films"], 3)
-            name = f"{model_name(run, cell)} in {cell.tasks}"
-            n_films.append(by_film.size)
-            needed.append(f"{short(least, 3)} for {name} (observed: {is_now})")
-    if needed:
-        yield (
-            f"With {number_range(n_films)} {run.units} that vary as much as these, p shows a mean"
-            f" difference from the best baseline only if it is at least about"
-            f" {join_names(needed)}; a smaller difference may be chance."
-        )
-
-
 def _no_interval(run: Run) -> Iterator[str]:
     """Yield the number of results without an interval, and the reasons."""
     reasons = [
@@ -224,7 +171,7 @@ def _no_interval(run: Run) -> Iterator[str]:
         yield f"Without an interval: {len(reasons)} of {len(run.models)} results ({because})."
 
 
-def why_no_interval(cell: Cell, run: Run) -> str:
+def why_no_interval(cell: ResultRows, run: Run) -> str:
     """Return why a result has no interval."""
     of_basis = no_interval_because(cell.basis)
     if of_basis:
@@ -232,10 +179,10 @@ def why_no_interval(cell: Cell, run: Run) -> str:
     if not run.has_groups:
         return "the manifest has no films"
     n_films, _ = cell.film_counts(AP.name)
-    n_negative = cell.n_clips - cell.n_positive
-    if n_films < LEAST_GROUPS or min(cell.n_positive, n_negative) < LEAST_CLIPS:
+    n_negative = cell.clips - cell.positive
+    if n_films < LEAST_GROUPS or min(cell.positive, n_negative) < LEAST_CLIPS:
         return (
-            f"{cell.tasks} tests {count(cell.n_positive, 'positive clip')} of"
+            f"{cell.tasks} tests {count(cell.positive, 'positive clip')} of"
             f" {count(n_films, run.unit)} and {count(n_negative, 'negative clip')}, but an interval"
             f" needs {LEAST_CLIPS} clips of each class and {LEAST_GROUPS} {run.units}"
         )
@@ -246,7 +193,7 @@ def _positive_folds(run: Run) -> Iterator[str]:
     """Yield the number of folds without a negative clip, in which each order has the AP 1."""
     named: dict[str, None] = {}
     for cell in run.models:
-        is_positive = cell.rows.groupby("fold")["y"].min() == 1
+        is_positive = run.tests_of(cell).groupby("fold")["y"].min() == 1
         if is_positive.any():
             named[f"{is_positive.sum()} of {len(is_positive)} ({cell.test})"] = None
     if named:
@@ -258,35 +205,23 @@ def _positive_folds(run: Run) -> Iterator[str]:
 
 
 def _picked(run: Run) -> Iterator[str]:
-    """Yield the highest of several results of a task, with a warning.
+    """Yield a warning against the choice of the highest of several results of a task.
 
     If a model is selected because its result is the highest, the result is expected to be lower on
-    new films. Yield nothing for a requested model if the run chooses its store on training films.
+    new films.
     """
     metric = compared_metric(run)
-    asked = requested_cells(run)
-    values = []
+    asked = asked_results(run)
+    n_results = 0
     for cell in run.models:
-        is_of_task = cell.pair == asked[0].pair and cell.store != CHOSEN
+        is_of_task = bool(asked) and cell.pair == asked[0].pair
         if is_of_task and cell.is_ranked(metric) and cell.basis != LEAKED:
-            values.append(cell)
-    if len(values) < 2:
-        return
-    best = max(values, key=lambda cell: cell.value(metric))
-    chooses = run.protocol["fit"]["choose_store"]
-    if chooses and best.name in {cell.name for cell in asked}:
-        return
-    hint = ""
-    if len({cell.store for cell in values}) > 1 and not chooses:
-        hint = (
-            f"; --set fit.choose_store=true adds results whose store is chosen on training"
-            f" {run.units}"
+            n_results += 1
+    if n_results > 1:
+        yield (
+            f"If you choose one of the {n_results} results in {asked[0].tasks} because it is the"
+            f" highest, expect a lower value on new {run.units}."
         )
-    yield (
-        f"{model_name(run, best)} has the highest {metric_name(metric)} of {len(values)} results in"
-        f" {best.tasks} ({short(best.value(metric))}); if you choose it for this reason, expect a"
-        f" lower value on new {run.units}{hint}."
-    )
 
 
 # ---- folds ----
@@ -386,19 +321,8 @@ def _clips_that_count(run: Run, n_missing: int) -> str:
     """
     if not run.is_of_saved_model:
         return f"{run.about['manifest']['n_clips']} clips"
-    n_tested = max((cell.n_clips for cell in run.models), default=0)
+    n_tested = max((cell.clips for cell in run.models), default=0)
     return f"{n_tested + n_missing} clips to test"
-
-
-def _chosen_stores(run: Run) -> Iterator[str]:
-    """Yield for each requested model how often each store was chosen on training films."""
-    for cell in chosen_cells(run):
-        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
-        stores = join_names([f"{name} in {n}" for name, n in n_of_store.most_common()])
-        yield (
-            f"The store of {cell.model} was chosen on training {run.units} in each of"
-            f" {n_of_store.total()} tests: {stores}."
-        )
 
 
 # The function that yields the sentences of each limit, the most serious first.
@@ -408,7 +332,6 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "films on both sides": _films_on_both_sides,
     "clips as films": _clips_as_films,
     "few films": _few_films,
-    "power": _power,
     "no interval": _no_interval,
     "skipped folds": _skipped_folds,
     "never validated": _never_validated,
@@ -417,5 +340,4 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "picked": _picked,
     "missing features": _missing_features,
     "without words": _without_words,
-    "chosen stores": _chosen_stores,
 }

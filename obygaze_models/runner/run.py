@@ -17,7 +17,6 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.cells import cells_from_tests, group_by
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import (
     NO_ROWS,
@@ -28,7 +27,6 @@ from obygaze_models.evaluation.predictions import (
 from obygaze_models.evaluation.results import Jobs, results
 from obygaze_models.evaluation.tables import (
     CELL,
-    CHOSEN,
     CONCEPT_COLUMNS,
     SUCCESS,
     TREES,
@@ -78,8 +76,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
-# Why a fold is not tested on the store that is chosen on training films.
-NOT_CHOSEN = "no held-out training clips have scores by which stores can be compared"
 HANDFUL = 8  # clips of each class, on which user code is tried first
 
 
@@ -174,10 +170,6 @@ def run_protocol(
         for store in stores:
             if store.features is not None and store.models:
                 cells += tests_of_models(store, n_jobs, watch)
-        if inputs.protocol.fit.choose_store:
-            joined = {store.name for store in inputs.stores if store.parts}
-            single = [cell for cell in cells if cell.name["store"] not in joined]
-            cells += choose_stores(single)
         cells += baselines
         return finish(
             inputs,
@@ -232,8 +224,9 @@ def finish(
         files["concepts.csv"] = _table([*concepts], CONCEPT_COLUMNS)
         files["trees.csv"] = _table([*trees], TREES)
     if report.error_analysis:
-        models = cells_from_tests(tests[tests["is_model"]])
-        rows = success_rows(models, inputs.table)
+        of_values = values[values["against_model"] == ""].groupby([*CELL])
+        bases = of_values["basis"].first().to_dict()
+        rows = success_rows(tests, bases, inputs.table)
         files["success.csv"] = _table([*rows], SUCCESS)
     about["seconds"] = round(time.perf_counter() - started, 3)
     return printable_run(write_run(folder, about, files, force=force))
@@ -270,16 +263,9 @@ def try_models(run: StoreRun) -> None:
     on all rows of the fold.
     """
     pair = run.protocol.pairs[0]
-    for name, model in run.models.items():
+    for model in run.models.values():
         folds = run.folds[pair]
         held = run.for_model(model, folds[0])
-        # For these models, stores are compared by scores of validation clips. Other models are
-        # fitted again without some training clips, which then have scores.
-        needs_validation = has_epochs(model.kind) or held.file_folds is not None
-        if run.protocol.fit.choose_store and needs_validation:
-            n_validation = sum(len(one.validation) for one in folds)
-            if not n_validation:
-                raise _without_choice(name)
         if find_kind(model.kind).estimator:
             continue
         try:
@@ -422,9 +408,6 @@ def _test_of_fit(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     }
     if kind.has_epochs:
         facts["seed"] = run.protocol.fit.seed + key.repeat
-    # The inner AP takes long with thousands of films, and only the choice of a store needs it.
-    if run.protocol.fit.choose_store and fitted.inner.precision is not None:
-        facts["inner_ap"] = fitted.inner.precision
     learned_from = held if kind.is_trained else held.without_training()
     leak = run.leak(key.pair, learned_from, fitted.found_on)
     decision = scores > fitted.threshold
@@ -544,66 +527,6 @@ def _without_fit(
         f"{'; '.join(different) or 'there are no folds'}",
         where=where,
         hint=hint,
-    )
-
-
-# ---- the store that is chosen on training films ----
-
-
-def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
-    """Return the tests on the store that is chosen on the training films of each fit.
-
-    A choice of the best store after the test would be a choice on test films. Therefore, the store
-    is chosen in each fold without the test clips of the fold. On each store, training or validation
-    clips have scores by fits without these clips (`Fitted.inner`). The store with the highest
-    average precision of these scores is chosen; of several equal stores, the first. If a fold was
-    skipped on some stores, only the remaining stores are compared.
-    """
-    found = []
-    by_model = group_by(
-        cells, lambda cell: tuple(cell.name[key] for key in CELL if key != "store")
-    )
-    for on_stores in by_model.values():
-        first = on_stores[0]
-        of_fits: dict[tuple[str, int], dict[str, OneTest]] = {}
-        for cell in on_stores:
-            for one in cell.tests:
-                fit = (one.about["fold"], one.about["seed"])
-                of_fits.setdefault(fit, {})[cell.name["store"]] = one
-        tested_folds = {fold for fold, _ in of_fits}
-        skipped = {}
-        for fold, reason in first.skipped.items():
-            if fold not in tested_folds:
-                skipped[fold] = reason
-        tests = []
-        for (fold, _), of_stores in of_fits.items():
-            inner_ap = {}
-            for store, one in of_stores.items():
-                inner_ap[store] = one.test.facts.get("inner_ap")
-            known = {store: ap for store, ap in inner_ap.items() if ap is not None}
-            if not known:
-                skipped[fold] = NOT_CHOSEN
-                continue
-            store = max(known, key=known.__getitem__)
-            of_best = of_stores[store].on_store(CHOSEN)
-            choice = {"store": store, "inner_ap": inner_ap}
-            about = {**of_best.about, "chosen": {**of_best.about["chosen"], **choice}}
-            # The choice of the store is training, also for a model that is not trained.
-            facts = {**of_best.test.facts, "is_trained": True}
-            test = of_best.test._replace(facts=facts)
-            tests.append(replace(of_best, test=test, about=about))
-        if not tests:
-            raise _without_choice(first.name["model"])
-        name = {**first.name, "store": CHOSEN}
-        found.append(CellTests(name, tests, skipped, first.skipped_films))
-    return found
-
-
-def _without_choice(model: str) -> FixInput:
-    return FixInput(
-        f"no store can be chosen for {model} in any fold: {NOT_CHOSEN}",
-        hint=f"use splits with validation clips, --set grid.models=[...] without {model}, or --set"
-        " fit.choose_store=false",
     )
 
 

@@ -19,7 +19,6 @@ from obygaze_models.models.fitting import (
     facts_of,
     fit_best,
     gives_probabilities,
-    inner_scores,
     reads_concepts,
     score_rows,
     stops_early,
@@ -28,7 +27,6 @@ from obygaze_models.models.fold_data import (
     Concepts,
     FeatureRows,
     FoldData,
-    InnerScores,
     Memo,
     check_classes,
 )
@@ -266,14 +264,12 @@ class Fitted:
 
     Attributes:
         estimator: The fitted estimator.
-        unfitted: The unfitted estimator with the chosen settings.
         data: The data of the fold.
         chosen: Chosen settings, and facts of the fit.
         clips: The number of the clip of each row of features.
     """
 
     estimator: Any
-    unfitted: Any
     data: FoldData
     chosen: Mapping[str, Any]
     clips: IntArray
@@ -297,11 +293,6 @@ class Fitted:
         rows = concept_example_rows(self.data, getattr(core, "bank_", core).against)
         found: IntArray = self.clips[rows]
         return found
-
-    @cached_property
-    def inner(self) -> InnerScores:
-        """Scores of validation clips, or of training clips by fits without these clips."""
-        return inner_scores(self.unfitted, self.estimator, self.data)
 
     def scores(self, rows: IntArray) -> FloatArray:
         """Return the scores of rows of features. Equal rows have equal scores."""
@@ -334,7 +325,7 @@ def fit_model(
         for name, value in model.settings.items():
             if offered_values(value) is not None:
                 chosen[name] = offered[number][name]
-        fits.append(Fitted(estimator, options[number], of_fold, chosen, clips))
+        fits.append(Fitted(estimator, of_fold, chosen, clips))
     return fits
 
 

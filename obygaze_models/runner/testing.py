@@ -46,7 +46,6 @@ from obygaze_models.protocols.schema import (
     AUTO,
     Model,
     Protocol,
-    Question,
     Splits,
     Task,
 )
@@ -173,7 +172,6 @@ def _protocol(
     else:
         name, asked_task = one_task(asked, replace(honest, data=data), manifest)
     text = f"How well does {info.name} rank clips that it was not trained on?"
-    question = Question(text, first=info.name, second="random", train=name, test=name)
     # The results depend on the training data, so the notes have their licences and citations.
     notes = []
     for kind, source in (("annotations", info.training), ("features", info.features)):
@@ -187,7 +185,8 @@ def _protocol(
     report = replace(
         honest.report,
         title=f"The saved model {info.name}: {asked_task.in_words(name) or name}",
-        questions=(question,),
+        lead="",
+        ask=text,
         contrast=(),
         concepts=False,
         notes=tuple(notes),

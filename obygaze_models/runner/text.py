@@ -1,4 +1,4 @@
-"""The text of a run for the terminal: tasks, answers, a table, and limits."""
+"""The text of a run for the terminal: the answer, its tables, and what limits it."""
 
 from collections.abc import Sequence
 
@@ -6,29 +6,33 @@ from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.notebook import html_repr
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
+from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
-    about_p,
+    about_sides,
     answers,
     array_text,
-    best_baseline,
+    asked_differences,
+    asked_results,
     clips_text,
     compared_metric,
-    films_with_value,
-    intervals_hold_for,
+    films_text,
+    has_values_of_table,
+    held_out_text,
     model_name,
-    number_range,
+    question,
     short,
+    short_p,
     shown_metrics,
+    side_names,
     value_text,
+    with_ends,
 )
-from obygaze_models.runner.files import Run, read_folder
+from obygaze_models.runner.files import ResultRows, Run, read_folder
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
-MOST_OTHERS = 3  # further limits; a report has all
+MOST_LIMITS = 3  # a report has all
+MOST_ROWS = 12  # of a table; results.csv has all
 
 
 class PrintedRun(Run):
@@ -44,7 +48,7 @@ class PrintedRun(Run):
             "limits": " ".join(limits),
             "folder": self.folder,
         }
-        return html_repr(_title(self), facts, answers(self))
+        return html_repr(question(self), facts, answers(self))
 
 
 def printable_run(run: Run) -> PrintedRun:
@@ -74,88 +78,92 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
 
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
-    shown = run.models or run.cells
+    limits = [one.text for one in find_limits(run) if one.name in ON_FIRST_SCREEN]
+    below = [f"! {text}" for text in limits[:MOST_LIMITS]]
+    n_more = len(limits) - MOST_LIMITS
+    if n_more > 0:
+        below.append(f"further limits in the report: {n_more}")
+    blocks = [
+        _safe_lines([question(run), _clips(run), _tasks(run)]),
+        _safe_lines(answers(run)),
+        _table_of_values(run),
+        _table_of_differences(run),
+        _safe_lines(below),
+    ]
+    text = "\n\n".join(filter(None, blocks))
+    return f"{text}\n{run.folder}  ({run.about['seconds']:.1f} s)"
+
+
+def _safe_lines(lines: Sequence[str]) -> str:
+    return "\n".join(safe_text(line, "terminal") for line in lines if line)
+
+
+def _clips(run: Run) -> str:
+    """Return the line about the clips, films and arrays of a run, and how films are tested."""
+    clips = ", ".join(filter(None, (clips_text(run), array_text(run))))
+    return "; ".join(filter(None, (clips, held_out_text(run))))
+
+
+def _tasks(run: Run) -> str:
+    """Return the meaning of each tested task."""
     tasks = []
     for name, facts in run.protocol["tasks"].items():
         words = Task(**facts).in_words(name)
         if words and any(name in cell.pair for cell in run.cells):
             tasks.append(f"{name}: {words}")
-    if any(cell.train != cell.test for cell in shown):
+    if any(cell.train != cell.test for cell in run.models):
         tasks.append("A -> B: trained on A, tested on B")
-    above = [_title(run), _clips(run), "; ".join(tasks), *answers(run)]
-    below = [_about_values(run, shown), about_p(run)]
-    others: list[str] = []
-    for limit in find_limits(run):
-        lines = below if limit.name in ON_FIRST_SCREEN else others
-        lines.append(f"! {limit.text}")
-    below += others[:MOST_OTHERS]
-    n_more = len(others) - MOST_OTHERS
-    if n_more > 0:
-        below.append(f"further limits in the report: {n_more}")
-    lines = [
-        *(safe_text(line, "terminal") for line in above if line),
-        _table(run, shown, shown_metrics(run)),
-        *(safe_text(line, "terminal") for line in below if line),
-        f"{run.folder}  ({run.about['seconds']:.1f} s)",
-    ]
-    return "\n".join(lines)
+    return "; ".join(tasks)
 
 
-def _title(run: Run) -> str:
-    title = str(run.protocol["report"]["title"] or run.protocol["name"])
-    # Titles of shipped protocols describe unseen films, with intervals over films.
-    is_of_unseen = run.unit == "film" and not any(
-        cell.knows_films for cell in run.cells
-    )
-    if not is_of_unseen and not run.is_of_saved_model:
-        title = str(run.protocol["name"])
-    stores = ", ".join(run.about["stores"])
-    return f"{title} ({stores})" if stores else title
+def _table_of_values(run: Run) -> str:
+    """Return the table with a row for each model, or for each baseline of a run without models."""
+    asked = asked_results(run)
+    cells = [*asked, *(cell for cell in run.models if cell not in asked)] or run.cells
+    rows = [_row_of_values(run, cell) for cell in cells[:MOST_ROWS]]
+    # A column in which all rows agree is not shown.
+    headers = []
+    for name in rows[0]:
+        is_fact = name in ("task", "clips", "positive")
+        if not is_fact or len({row[name] for row in rows}) > 1:
+            headers.append(name)
+    text = table(headers, [[row[name] for name in headers] for row in rows])
+    n_more = len(cells) - MOST_ROWS
+    return f"{text}\nfurther rows in results.csv: {n_more}" if n_more > 0 else text
 
 
-def _clips(run: Run) -> str:
-    """Return the line about the clips, films and arrays of a run."""
-    return ", ".join(filter(None, (clips_text(run), array_text(run))))
+def _row_of_values(run: Run, cell: ResultRows) -> dict[str, str]:
+    row = cell.row(compared_metric(run))
+    values = {"task": cell.tasks, "model": model_name(run, cell)}
+    for metric in shown_metrics(run):
+        values[metric_name(metric)] = value_text(cell, metric)
+    values |= {"clips": str(cell.clips), "positive": str(cell.positive)}
+    if run.models:
+        baseline = MISSING
+        if row["baseline"]:
+            baseline = f"{short(row['baseline_value'])} ({row['baseline']})"
+        values["best baseline"] = baseline
+        values[f"better in {run.units}"] = films_text(row)
+        values["p"] = short_p(row["p"])
+    return values
 
 
-def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
-    """Return the table: a row for each model with its best baseline, or a row for each baseline."""
+def _table_of_differences(run: Run) -> str:
+    """Return the table with a row for each difference that the run asks for, with its sides."""
+    differences = asked_differences(run)
+    if not differences:
+        return ""
+    metric = metric_name(compared_metric(run))
     rows = []
-    for cell in cells:
-        values = [value_text(cell, metric) for metric in metrics]
-        if cell.is_model:
-            baseline = best_baseline(run, cell, metrics[0])
-            of_baseline = MISSING
-            if baseline is not None:
-                of_baseline = f"{short(baseline.value(metrics[0]))} ({baseline.model})"
-            values.append(of_baseline)
-        name = model_name(run, cell)
-        rows.append([cell.tasks, name, *values, cell.n_clips, cell.n_positive])
-    headers = ["task", "model", *map(metric_name, metrics)]
-    if cells[0].is_model:
-        headers.append(f"best baseline ({metric_name(metrics[0])})")
-    return table([*headers, "clips", "positive"], rows)
-
-
-def _about_values(run: Run, cells: Sequence[Cell]) -> str:
-    """Return the line about how the values of the table and their intervals are computed."""
-    metric = compared_metric(run)
-    text = f"{metric_name(metric)} is computed over all folds together"
-    if run.is_of_saved_model:
-        text = f"{metric_name(metric)} is computed over all test clips together"
-    elif metric in RANKING_METRICS:
-        text = f"{metric_name(metric)} is computed in each fold, and averaged"
-    if any(cell.is_averaged for cell in cells):
-        text = "Values are means over runs"
-    with_interval = [cell for cell in cells if cell.has_interval(metric)]
-    if with_interval:
-        # Ranges are stated, because tasks may differ in their films, and in films with a value.
-        films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
-        text += (
-            f"; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, which hold for"
-            f" {intervals_hold_for(run, with_interval)}"
-        )
-        counts = [cell.film_counts(metric) for cell in with_interval]
-        known = films_with_value(counts, run.unit)
-        text += f"; {known}" if known else ""
-    return f"{text}."
+    for row in differences[:MOST_ROWS]:
+        first, second = side_names(run, row)
+        apart = with_ends(row["value"], row["low"], row["high"])
+        sides = [short(row["first"]), short(row["second"])]
+        rows.append([f"{first} - {second}", *sides, apart, short_p(row["p"])])
+    headers = ["", f"{metric} of first", "of second", "difference", "p"]
+    if any(row["train"] != row["test"] for row in differences):
+        headers[0] = "first - second"
+    text = table(headers, rows)
+    if not all(has_values_of_table(run, row) for row in differences):
+        text += f"\nof first, of second: {about_sides(run)}"
+    return text

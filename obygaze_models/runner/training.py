@@ -144,11 +144,11 @@ def training_protocol(
         raise FixUsage(
             f"expected only the model {name}, got --set with {', '.join(sorted(others))}",
         )
-    if honest.data.scale != NONE or honest.fit.choose_store or len(stores or ()) > 1:
+    if honest.data.scale != NONE or len(stores or ()) > 1:
         named = f", got {', '.join(stores)}" if stores and len(stores) > 1 else ""
         raise FixUsage(
             f"a saved model reads the unscaled features of one store{named}",
-            hint="use one --store, without data.scale and fit.choose_store",
+            hint="use one --store, without data.scale",
         )
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
     if name == VECTORS:
@@ -208,7 +208,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         report=replace(
             honest.report,
             title="Concept vectors with the tolerances of the paper, on unseen films",
-            questions=(),
+            lead="",
+            ask="",
             notes=tuple(notes),
         ),
     )
@@ -460,7 +461,8 @@ def out_of_fold_scores(
     for cell in run.models:
         if cell.test not in columns:
             continue
-        tests = cell.rows[~cell.rows["leaked"]]
+        tests = run.tests_of(cell)
+        tests = tests[~tests["leaked"]]
         if unit_norm:
             folds = run.folds_of(cell)
             shift = {fold["fold"]: fold["chosen"]["bias_shift"] for fold in folds}

@@ -91,7 +91,7 @@ def record_honest(place: Place) -> Tables:
     return {
         **tables_of_honest(place, "honest"),
         **tables_of_shipped(place, ("honest-frames",), frames, "films"),
-        **tables_of_run(place, "honest-fusion", "honest-fusion", SENSES, *TWO_CELLS),
+        **tables_of_run(place, "joined", "honest", SENSES, *TWO_CELLS, "data.view=raw"),
         **tables_of_shipped(place, grouped, SEEN, "by-subconstruct"),
         **tables_of_shipped(place, ("paper-baselines",), {}, "films"),
     }
@@ -181,8 +181,6 @@ def record_abilities(place: Place) -> Tables:
     tables = tables_of_honest(place, "own-tasks", *OF_RIDGE, tasks=own)
     for name, changes in ABILITIES.items():
         tables |= tables_of_honest(place, name, *changes)
-    chosen = (*ONE_CELL, *OF_RIDGE, "fit.choose_store=true")
-    tables |= tables_of_run(place, "chosen-store", "honest", SENSES, *chosen)
     other = (*TWO_CELLS, *OF_RIDGE)
     tables |= tables_of_run(place, "other-store", "honest", COARSE, *other)
     two = ("contrasts", "other-store")

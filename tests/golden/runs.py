@@ -13,6 +13,8 @@ from golden.tables import Row, number, number_of
 # These say the same of all clips: what they are worth is in the table of values.
 SAME_FOR_ALL_CLIPS = ("random", "all_positive", "prevalence")
 SPREAD = ("sd", "low", "high")
+COUNTS = ("films_better", "films_equal", "films_compared")
+JUDGED = ("random", "baseline_value", "tested", "p", "comparisons", *COUNTS)
 # The columns of a test of a clip, and what they are called here.
 TEST = {name: name for name in ("task", "train", "store", "fold", "seed")}
 TEST |= {"clip_id": "clip", "movie_id": "film", "y": "y"}
@@ -69,9 +71,12 @@ def values(results: Iterable[Row]) -> list[Row]:
         if row["metric"] in cells:
             raise AssertionError(f"a value stands there twice: {row}")
         cells[row["metric"]] = number(row["value"])
-        for part in (*SPREAD, "paper", "paper_sd"):
+        for part in (*SPREAD, *JUDGED, "paper", "paper_sd"):
             if row[part]:
                 cells[f"{row['metric']} {part}"] = number(row[part])
+        for part in ("baseline", "verdict"):
+            if row[part]:
+                cells[f"{row['metric']} {part}"] = row[part]
     names = sorted({name for cells in metrics.values() for name in cells})
     rows = []
     for key, cells in sorted(metrics.items()):
@@ -86,21 +91,21 @@ def difference(row: Row) -> Row:
         cells[key] = row[key]
         cells[f"against {key}"] = row[f"against_{key}"]
     cells["metric"] = row["metric"]
-    for part in ("value", *SPREAD, "over_films", "p", "comparisons"):
+    for part in ("value", *SPREAD, "first", "second", "tested", "p", "comparisons"):
         cells[part] = number(row[part])
-    counts = {"clips": row["clips"], "films": row["films"]}
-    return {**cells, **counts, "basis": row["basis"]}
+    for part in ("clips", "films", *COUNTS, "basis", "verdict"):
+        cells[part] = row[part]
+    return cells
 
 
 def comparison(rows: Iterable[Row]) -> list[Row]:
-    texts = ("train", "test", "model", "store", "run", "metric", "n_clips")
-    numbers = ("value", "low", "high", "difference", "difference_low")
-    numbers += ("difference_high", "difference_p")
+    texts = ("train", "test", "model", "store", "against_store", "metric", "clips")
+    numbers = ("value", "low", "high", "first", "second", "p")
     found = []
     for row in rows:
         cells: dict[str, Any] = {name: row[name] for name in texts}
-        cells |= {name.replace("_", " "): number(row[name]) for name in numbers}
-        found.append(cells)
+        cells |= {name: number(row[name]) for name in numbers}
+        found.append({**cells, "why not": row["why_not"]})
     return in_order(found, 6)
 
 

@@ -22,30 +22,22 @@ from support.tables import RunRow, a_table, models, rows_of
 
 from obygaze.films.decisions import models_to_show, scores_of
 from obygaze_features.core.console import count
+from obygaze_models.evaluation.clip_scores import clip_scores
 from obygaze_models.evaluation.results import BLIND, RunSettings, results
 from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import label, pair_name
-from obygaze_models.report.page import make_chapter
 from obygaze_models.report.sections import errors, make_sections
 from obygaze_models.runner.answer import (
     answers,
+    asked_results,
     best_baseline,
-    difference_from_baseline,
-    requested_cells,
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.limits import find_limits
 from obygaze_models.runner.text import result_text
 
-SENTENCE = re.compile(
-    r"ranks? clips \(([^)]*)\) (?:with|better than the best baseline, p [^:]*:) AP (\S+?)"
-    r"(?: \[[^]]*\])?(?:; the best baseline without video has (\S+?) \([^)]*\))?"
-    r"(?:; the (?:difference|mean difference within films) is \S+ \[[^]]*\])?"
-    r"(?:; \S.* is higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
-    r"(?: \(equal in (\d+)\))?(?:; there is no p, because a test needs 5 films)?)?\.$"
-)
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
 Name = tuple[str, ...]  # train, test, store, model
@@ -144,37 +136,36 @@ def check_baselines(run: Run, cells: Mapping[Name, Rows]) -> None:
 
 
 def check_sentence(run: Run, cells: Mapping[Name, Rows]) -> None:
+    """The first sentence, and the row that it is about."""
     text = answers(run)[0]
     assert not NAN.search(text)
-    asked = requested_cells(run)[0]
+    asked = asked_results(run)[0]
+    row = asked.row("ap")
     rows = cells[asked.name]
-    limits = " ".join(make_chapter(run).limits)
-    at_random = re.search(r"Clips in random order have AP (\S+) ", limits)
     clips = clips_of(rows)
     value = ap_of(rows)
+    assert same(row["value"], value)
+    assert same(row["random"], ap_at_random(rows))
     # In a fold of positive clips each order has an AP of 1.
     folds = {row["fold"] for row in rows}
     tests_both = [has_both([r for r in rows if r["fold"] == fold]) for fold in folds]
     if math.isnan(value) or not any(tests_both):
-        assert f"ranks no clips ({asked.tasks})" in text
-        assert at_random is None
+        assert "ranks no clips: no fold tests clips of both classes" in text
         return
-    assert at_random is not None
-    assert is_printed(at_random[1], ap_at_random(rows))
-    found = SENTENCE.search(text)
-    assert found is not None, text
-    assert found[1] == asked.tasks
-    assert asked.train in found[1]
-    assert is_printed(found[2], value)
     guess, who = plain_baseline(cells, asked.name)
-    assert (found[3] is None) == math.isnan(guess)
-    assert found[3] is None or is_printed(found[3], guess)
-    if not math.isnan(guess):
-        counts = {n_above(apart_of(rows, cells[name], clips)) for name in who}
-        if found[4] is None:
-            assert all(n_films < 2 for _, n_films, _ in counts)
-        else:
-            assert (int(found[4]), int(found[5]), int(found[6] or 0)) in counts
+    assert same(row["baseline_value"], guess)
+    if math.isnan(guess):
+        assert "is not compared with a baseline" in text
+        return
+    counts = {n_above(apart_of(rows, cells[name], clips)) for name in who}
+    names = ("films_better", "films_compared", "films_equal")
+    assert tuple(row[name] for name in names) in counts
+    if math.isnan(row["p"]):
+        assert "is not tested" in text or "too high" in text
+        return
+    is_better = row["p"] <= 0.05 and row["tested"] > 0
+    assert ("ranks clips better than" in text) == is_better
+    assert ("is not shown to rank clips better than" in text) != is_better
 
 
 def check_summary(run: Run, cells: Mapping[Name, Rows], table: Any) -> None:
@@ -182,7 +173,7 @@ def check_summary(run: Run, cells: Mapping[Name, Rows], table: Any) -> None:
     at = list(table.headers).index("best baseline")
     by_key: dict[Any, list[Any]] = defaultdict(list)
     for cell in models(run):
-        by_key[cell.pair, tuple(cell.clip_ids)].append(cell)
+        by_key[cell.pair, tuple(sorted(clips_of(cells[cell.name])))].append(cell)
     # What knows the true concepts stands below the models.
     rows = [row for row in table.cells if not str(row[0]).startswith("oracle (")]
     headings = [row for row in table.rows if isinstance(row, str)]
@@ -209,8 +200,9 @@ def check_summary(run: Run, cells: Mapping[Name, Rows], table: Any) -> None:
             equal = f" (equal in {n_equal})" if n_equal else ""
             expected_words.append(f"{n} of {n_films}{equal}" if n_films else "–")
             means.append(mean_of(apart))
-        assert any(same(row[at + 2].value, mean) for mean in means)
-        assert row[at + 5] in expected_words
+        (of_run,) = [one for one in run.models if one.name == cell.name]
+        assert any(same(of_run.row("ap")["tested"], mean) for mean in means)
+        assert row[at + 4] in expected_words
 
 
 def mean_of(apart: Mapping[str, float]) -> float:
@@ -380,27 +372,37 @@ def test_runs_are_compared_on_the_clips_that_all_tested(tmp_path, seed) -> None:
     shared = shared_of(of_one_kind)
     if len(of_one_kind) == 1:
         shared = clips_of(plain[0])
-    of_model = [row for row in compared.to_json()["cells"] if row["model"] == "ridge"]
-    assert len(of_model) == len(runs)
-    for number, row in enumerate(of_model):
-        if number in of_other_kind:
+    rows_of_model = [
+        row for row in compared.to_json()["rows"] if row["model"] == "ridge"
+    ]
+    names = [f"run{number}" for number in range(len(runs))]
+    values = [row for row in rows_of_model if not row["against_model"]]
+    assert sorted(row["store"] for row in values) == names
+    for row in values:
+        number = names.index(row["store"])
+        is_alone = number in of_other_kind or not shared or len(of_one_kind) == 1
+        if is_alone:
             assert same(row["value"], ap_of(plain[number]))
-            assert same(row["value_of_first"], ap_of(plain[0]))
-            assert row["difference"] is row["difference_p"] is None
-            assert row["n_clips"] == len(clips_of(plain[number]))
+            assert row["clips"] == len(clips_of(plain[number]))
+        else:
+            assert same(row["value"], ap_of(plain[number], shared))
+            assert row["clips"] == len(shared)
+        if number in of_other_kind:
             assert f"No difference, because {row['why_not']}" in text
-            continue
-        expected = ap_of(plain[number], shared) if shared else math.nan
-        assert same(row["value"], expected)
+    differences = [row for row in rows_of_model if row["against_model"]]
+    expected = []
+    if shared:
+        expected = [n for n in range(1, len(runs)) if n not in of_other_kind]
+    assert [names.index(row["store"]) for row in differences] == expected
+    for row in differences:
+        number = names.index(row["store"])
+        assert row["against_store"] == "run0"
         mean = mean_of(apart_of(plain[number], plain[0], shared))
-        if number and shared:
-            assert same(row["difference"], mean)
-        if row["difference_low"] is not None:
-            low, high = row["difference_low"], row["difference_high"]
-            assert low - 1e-9 <= mean <= high + 1e-9
-        assert not shared or row["n_clips"] == len(shared)
-    n_compared = len(of_one_kind) - 1 if shared else 0
-    assert len(compared.shown().rows) == n_compared + len(of_other_kind)
+        assert same(row["value"], mean)
+        assert math.isnan(mean) or same(row["first"] - row["second"], mean)
+        if row["low"] is not None:
+            assert row["low"] - 1e-9 <= mean <= row["high"] + 1e-9
+        assert row["clips"] == len(shared)
     if not shared:
         assert "nothing is compared" in text
 
@@ -424,11 +426,10 @@ def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(tmp_path) -> N
         stores[name] = store_of(tmp_path / name, manifest, X, failed=failed)
     run = run_on(tmp_path, quick("honest", *FEW_FILMS), manifest, stores)
     check_run(run)
-    for cell in models(run):
+    for cell in run.models:
         guess = best_baseline(run, cell, "ap")
         assert guess is not None and guess.store == cell.store
-        row = difference_from_baseline(run, cell, guess)
-        assert row is not None and row["clips"] == guess.n_clips
+        assert cell.clips == guess.clips
 
 
 def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> None:
@@ -451,8 +452,9 @@ def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> N
             wrong.add(clip_id)
     assert n_of_another_majority
     (cell,) = models_to_show(run)
-    assert {error["clip_id"] for error in errors(cell, {}, [], {})} == wrong
-    scores = scores_of(cell)
+    of_clips = clip_scores(run.tests_of(cell))
+    assert {error["clip_id"] for error in errors(of_clips, {}, [], {})} == wrong
+    scores = scores_of(of_clips)
     assert {name for name, score in scores.items() if not score["correct"]} == wrong
     n_right = len(rows_of_clip) - len(wrong)
     success = rows_of(run.table("success.csv"), film="all films")

@@ -146,7 +146,7 @@ def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
     import_own(ws, *table_of_clips())
     line = "run honest --store own --task mood -o moods --jobs 1 --set report.replicates=50"
     text = ws(f"{line} --set 'grid.models=[\"ridge\"]' {GUESS}").text
-    assert "rank clips (mood=anger)" in text.replace("ranks", "rank")
+    assert "ridge in mood=anger " in text
     # The other words stand in the table below.
     table = text[text.index("task model AP") :]
     for mood in MOODS:
@@ -182,8 +182,8 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(ws) -> None
     (page, *_) = ws("view films --run keeper --no-browser --json").json()["pages"]
     assert "Rating Ben is at least 2" in ws.read(page)
     ws(f"run honest --store own --task 'Rating Ben>=2' -o bayes {QUICK}")
-    compared = ws("compare keeper bayes --json").json()["cells"]
-    assert [row["difference_n_clips"] for row in compared if row["difference"]] == [56]
+    compared = ws("compare keeper bayes --json").json()["rows"]
+    assert [row["clips"] for row in compared if row["against_model"]] == [56]
     data = og.dataset("own", "films", "Rating Ben>=2", workspace=ws.folder)
     y = classes(rows, "Rating Ben", (2, 3))
     assert data.y.tolist() == y[y >= 0].tolist()

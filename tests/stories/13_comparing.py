@@ -58,12 +58,16 @@ def clips_of(rows: Rows) -> set[str]:
     return {row["clip_id"] for row in rows}
 
 
-def compared(ws: Workspace, *runs: str) -> dict[str, dict[str, str]]:
-    """Return the row of the model `ridge` for each run in the table of a comparison."""
+def compared(ws: Workspace, *runs: str) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the rows of the model `ridge`: of each run, and of each difference of two runs."""
     name = "-".join(runs)
     ws(f"compare {' '.join(runs)} -o {name}.csv")
     rows = ws.read_table(f"{name}.csv")
-    return {row["run"]: row for row in rows if row["model"] == "ridge"}
+    found = {}
+    for row in rows:
+        if row["model"] == "ridge":
+            found[row["store"], row["against_store"]] = row
+    return found
 
 
 def test_the_difference_of_two_runs_is_that_of_their_films(ws: Workspace) -> None:
@@ -79,15 +83,18 @@ def test_the_difference_of_two_runs_is_that_of_their_films(ws: Workspace) -> Non
     first = ap_of_films(planted, both)
     second = ap_of_films(noise, both)
     differences = second - first
-    assert math.isclose(float(rows["planted"]["value"]), first.mean())
-    assert math.isclose(float(rows["noise"]["value"]), second.mean())
-    assert rows["planted"]["difference"] == ""
-    assert math.isclose(float(rows["noise"]["difference"]), differences.mean())
-    assert int(rows["noise"]["difference_n_clips"]) == n_of_task
-    assert int(rows["noise"]["difference_n_films"]) == 12
+    assert math.isclose(float(rows["planted", ""]["value"]), first.mean())
+    assert math.isclose(float(rows["noise", ""]["value"]), second.mean())
+    assert {*rows} == {("planted", ""), ("noise", ""), ("noise", "planted")}
+    apart = rows["noise", "planted"]
+    assert math.isclose(float(apart["value"]), differences.mean())
+    assert math.isclose(float(apart["first"]), second.mean())
+    assert math.isclose(float(apart["second"]), first.mean())
+    assert int(apart["clips"]) == n_of_task
+    assert int(apart["films"]) == 12
 
-    assert float(rows["noise"]["difference_high"]) < 0
-    assert float(rows["noise"]["difference_p"]) < 0.05
+    assert float(apart["high"]) < 0
+    assert float(apart["p"]) < 0.05
 
 
 def test_a_paper_gets_a_table_and_a_figure(ws: Workspace) -> None:

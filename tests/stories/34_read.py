@@ -121,12 +121,14 @@ def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(ws) -> No
     ws("extract text -b minilm --prompts places.toml -o places.npz")
     said = "--set models.said.kind=zero-shot --set models.said.texts=places.npz"
     said += " --set models.said.positive=sea --set models.said.negative=kitchen"
-    by_words = ws(
+    ws(
         f"run mobygaze-words --manifest films --store words=films.minilm {ONE_TASK} {said}"
         ' --set \'grid.models=["ridge", "said"]\' -o by-words'
         " --set report.replicates=100"
     )
-    assert f"{len(FILMS)} of {len(rows)} clips have no words in words" in by_words.out
+    ws("report by-words")
+    page = ws.read("runs/by-words/report.html")
+    assert f"{len(FILMS)} of {len(rows)} clips have no words in words" in page
     assert the_result(ws, "by-words", model="ridge")["ap"] > 0.9
     said_by_two = the_result(ws, "by-words", model="said")
     assert said_by_two["ap"] > 0.9

@@ -210,7 +210,7 @@ def fit_of(run: StoreRun, model: str, task: str, data: FoldData) -> Fitted:
     unfitted = run.preprocess(build(chosen.kind, settings, seed=3))
     fitted = models_fitting.fit(unfitted, data)
     clips = np.flatnonzero(run.of_store.present)
-    return Fitted(fitted, unfitted, data, models_fitting.facts_of(fitted), clips)
+    return Fitted(fitted, data, models_fitting.facts_of(fitted), clips)
 
 
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
@@ -218,11 +218,9 @@ def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
         return {"problem": fitted}
     with fitting():
         scores = models_fitting.score_features(fitted.estimator, X)
-        inner = fitted.inner
     return {
         "scores": scores.tobytes(),
         "chosen": repr(dict(fitted.chosen)),
-        "inner": inner.scores.tobytes() + inner.y.tobytes() + inner.folds.tobytes(),
         "found_on": fitted.found_on.tobytes(),
     }
 

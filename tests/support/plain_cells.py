@@ -23,7 +23,7 @@ from obygaze_models.evaluation.cells import Cell
 from obygaze_models.runner.files import Run
 from support import recompute
 from support.random_protocols import VISUAL, Experiment
-from support.tables import fit_of, names_of, predictions_of, rows_of
+from support.tables import cells_of, fit_of, names_of, predictions_of, rows_of
 
 Facts = dict[str, Any]
 Rows = list[Facts]
@@ -36,7 +36,7 @@ def differences(one: Experiment, run: Run) -> list[str]:
     found = [f"results.csv: {value}" for value in wrong]
     found += _missing_cells(one, run)
     checks = (_labels, _decisions, _spread, _test_sets, _leaks, _sizes, _fits)
-    for cell in run.cells:
+    for cell in cells_of(run):
         if cell.model == "random":
             continue  # half decisions: test_values_of_cells.py
         plain = PlainCell(one, run, cell)

@@ -225,23 +225,36 @@ class Tests:
             both = [rows, self.cells[against]]
             of_pairs = [is_averaged, (result["against_train"], test) in self.averaged]
             rows, others = on_shared_clips(both)
-            first = value_of(metric, rows, of_pairs[0])
-            value = first - value_of(metric, others, of_pairs[1])
+            sides = [
+                value_of(metric, side, of)
+                for side, of in zip((rows, others), of_pairs, strict=True)
+            ]
             leaked = [row for row in rows + others if row["seen"] == "clip"]
             # Two training tasks have no interval where films train each other's models.
             if result["basis"] == "unseen" and (train == against[0] or result["low"]):
                 apart = by_film(metric, [rows, others], of_pairs)
                 of_films = mean([(value, 1.0) for value in apart.values()])
+                is_half = any(map(is_constant_in_films, (rows, others)))
+                sides = [math.nan, math.nan]
+                value = math.nan if is_half else of_films
+                if not is_half:
+                    value = float(result["first"] or "nan") - float(
+                        result["second"] or "nan"
+                    )
+                    if abs(value - of_films) > LARGEST:
+                        value = math.inf
             else:
-                of_films = value
+                of_films = value = sides[0] - sides[1]
         else:
             value = value_of(metric, rows, is_averaged, film)
             leaked = [row for row in rows if row["seen"] == "clip"]
         if film:
             rows = [row for row in rows if row["group"] == film]
+        if not result["against_model"]:
+            of_films = float(result["tested"] or "nan")
         counts = {
             "value": value,
-            "over_films": of_films,
+            "tested": of_films,
             "clips": n_distinct(rows, "clip_id"),
             "films": n_distinct(rows, "group"),
             "fits": len({(row["fold"], row["seed"]) for row in rows}),

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,20 @@ from sklearn.metrics import roc_auc_score
 
 from obygaze_features.core.files import document_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.results import BLIND, judgement, results, verdict
+from obygaze_models.evaluation.results import names_of_difference as names_of
 from obygaze_models.evaluation.tables import (
+    CELL,
     RUN_TABLES,
     columns_of_rows,
+    rows_as_dicts,
     table_of_columns,
 )
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import clip_table, labels_sha256
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Data
-from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
+from obygaze_models.runner.files import NO_ROW, RUN_FORMAT, Run, run_settings, write_run
 from support.ties import ap_by_places
 
 FILMS = tuple(f"film{number:02d}" for number in range(8))
@@ -127,8 +132,7 @@ class MadeCell:
         return float(np.mean([self.ap_of(film) for film in self.films]))
 
     def fit(self) -> dict[str, Any]:
-        chosen = {"store": "x"} if self.store == "chosen" else {}
-        fold = {"seed": 0, "n_train": 70, "n_validation": 0, "chosen": chosen}
+        fold = {"seed": 0, "n_train": 70, "n_validation": 0, "chosen": {}}
         folds = [{"fold": film, **fold} for film in self.films]
         names = {name: one for name, one in self.name.items() if name != "task"}
         return {**names, "skipped": {}, "skipped_films": {}, "folds": folds}
@@ -175,7 +179,7 @@ def difference_row(
     first: MadeCell, second: MadeCell, low: float, high: float, p: float
 ) -> dict[str, Any]:
     value = first.ap - second.ap
-    row = {**first.name, "metric": "ap", "value": value, "over_films": value}
+    row = {**first.name, "metric": "ap", "value": value}
     row |= {"low": low, "high": high, "p": p, "comparisons": 1}
     row |= {"fits": len(first.films), "films": len(first.films), "leaked": 0}
     against = {"against_store": second.store, "against_model": second.model}
@@ -188,7 +192,7 @@ def made_run(
     cells: Sequence[MadeCell],
     results: Sequence[Mapping[str, Any]] = (),
     *,
-    changes: Sequence[str] = ("report.questions=[]", "report.contrast=[]"),
+    changes: Sequence[str] = ('report.lead=""', "report.contrast=[]"),
     protocol: str = "honest",
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     **about: Any,
@@ -220,7 +224,60 @@ def made_run(
     written: dict[str, Any] = {"predictions.csv": tests}
     written |= {"results.csv": [*rows, *results], **(tables or {})}
     made = {name: table_of(name, of_table) for name, of_table in written.items()}
+    if "results.csv" not in (tables or {}):
+        of_tests = written["predictions.csv"]
+        made["results.csv"] = completed(of_tests, written["results.csv"], whole)
     return write_run(folder, whole, made)
+
+
+def completed(
+    tests: Sequence[Mapping[str, Any]],
+    given: Sequence[Mapping[str, Any]],
+    about: Mapping[str, Any],
+) -> pd.DataFrame:
+    """The results of tests, with the intervals, differences and p that are given.
+
+    Other intervals and differences are left out. Values that are given beside printed ones are
+    kept.
+    """
+    settings = replace(run_settings(about), replicates=2)
+    made = rows_as_dicts(results(table_of("predictions.csv", tests), settings))
+    known = {names_of(row): row for row in made if row["against_model"]}
+    differences = []
+    for hand_made in given:
+        if hand_made.get("against_model"):
+            row = {"store": "", "against_store": "", **hand_made}
+            nothing = {**NO_ROW, "basis": "unseen", "films_compared": 0}
+            tested = row.get("value", math.nan)
+            row = {**known.get(names_of(row), nothing), "tested": tested, **row}
+            differences.append({**row, "verdict": verdict(row)})
+    for number, row in enumerate(differences, 1):
+        is_of_baseline = row["against_model"] in BLIND
+        row["asked"] = math.nan if is_of_baseline else number
+    ends = {}
+    printed = {}
+    for row in given:
+        if not row.get("against_model"):
+            place = (*(row[name] for name in CELL), row.get("film", ""), row["metric"])
+            ends[place] = (row.get("low", math.nan), row.get("high", math.nan))
+            if "paper" in row:
+                printed[place] = row
+    rows = []
+    for row in made:
+        if row["against_model"]:
+            continue
+        place = (*(row[name] for name in CELL), row["film"], row["metric"])
+        row["low"], row["high"] = ends.get(place, (math.nan, math.nan))
+        row |= printed.get(place, {})
+        is_compared = row["metric"] == settings.metric and not row["film"]
+        if is_compared and row["kind"].endswith("model"):
+            row |= dict.fromkeys(("p", "comparisons", "tested"), math.nan)
+            of_cell = [
+                one for one in differences if names_of(one)[0] == names_of(row)[0]
+            ]
+            row |= judgement(row["baseline"], of_cell)
+        rows.append(row)
+    return table_of("results.csv", [*rows, *differences])
 
 
 def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

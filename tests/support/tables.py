@@ -60,9 +60,14 @@ def the_cell(run: Run, **wanted: Any) -> Cell:
 def _cells(run: Run, **wanted: Any) -> list[Cell]:
     return [
         cell
-        for cell in run.cells
+        for cell in cells_of(run)
         if all(getattr(cell, name) == value for name, value in wanted.items())
     ]
+
+
+def cells_of(run: Run) -> list[Cell]:
+    """The cells of a run, computed from its predictions."""
+    return cells_from_tests(run.predictions)
 
 
 def names_of(cell: Cell) -> RunRow:

@@ -237,11 +237,9 @@ def test_a_difference_on_unseen_films_is_that_of_plain_code(seed, n_valued) -> N
     row = difference(*cells, settings).row
     by_film = plain_differences_of_films(first, second)
     k = len(by_film)
-    assert row["over_films"] == pytest.approx(np.mean(by_film))
-    everything = np.ones(first.n_films)
-    whole = plain_value("auc", first, everything)
-    whole -= plain_value("auc", second, everything)
-    assert row["value"] == pytest.approx(whole)
+    assert row["tested"] == pytest.approx(np.mean(by_film))
+    assert row["value"] == row["tested"]
+    assert row["first"] - row["second"] == pytest.approx(np.mean(by_film))
     expected = (np.nan, np.nan)
     if k >= 3:
         # Runs that share their test films trained on none of them.
@@ -283,7 +281,11 @@ def test_a_difference_on_films_that_trained_is_that_of_plain_code(seed, n_valued
         t = stats.ttest_1samp(by_film, 0).statistic / inflation**0.5
         if 2 * stats.t.sf(abs(t), len(by_film) - 1) > 0.05:
             expected = (min(expected[0], 0), max(expected[1], 0))
-    assert row["over_films"] == row["value"]
+    everything = np.ones(first.n_films)
+    whole = plain_value("auc", first, everything)
+    assert row["first"] == pytest.approx(whole)
+    whole -= plain_value("auc", second, everything)
+    assert row["value"] == row["tested"] == pytest.approx(whole)
     assert (row["low"], row["high"]) == pytest.approx(expected, abs=1e-9, nan_ok=True)
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 from support.fold_data import fold_data_of
 
-from obygaze_models.models.common import FixTraining, Floats, Ints
+from obygaze_models.models.common import Floats
 from obygaze_models.models.fold_data import FeatureRows, FoldData, Memo
 
 FILMS = np.repeat(["a", "b", "c", "d"], 3)
@@ -47,20 +47,6 @@ def test_inner_splits_leave_out_whole_films_or_are_the_validation_rows() -> None
     assert len([*of_one_class.inner_splits()]) == 3
 
 
-def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted():
-    data = twelve_rows()
-    found = data.inner_scores(lambda train, rows: rows + 0.0)
-    assert sorted(found.scores.tolist()) == NUMBERS.tolist()
-    assert found.y.tolist() == data.y[found.scores.astype(int)].tolist()
-
-    def fails_with_row_0(train: Ints, rows: Ints) -> Floats:
-        if 0 in train:
-            raise FixTraining("no concept has 3 training clips with it and 3 without")
-        return rows + 0.0
-
-    assert not len(data.inner_scores(fails_with_row_0).y)
-
-
 def test_equal_rows_have_one_score() -> None:
     rows = FeatureRows(np.zeros((12, 1)), equal=NUMBERS // 2)
     scores = np.array([0.1, 0.5, 0.7, 0.9])
@@ -71,9 +57,6 @@ def test_equal_rows_have_one_score() -> None:
         0.9,
     ]
     assert replace(rows, equal=None).equalize(NUMBERS[:4], scores) is scores
-    equal_in_films = replace(twelve_rows(), rows=replace(rows, equal=NUMBERS // 3))
-    found = equal_in_films.inner_scores(lambda _, rows: rows + 0.0)
-    assert sorted(found.scores.tolist()) == sorted([0, 3, 6, 9] * 3)
 
 
 def test_a_memo_drops_what_was_used_longest_ago() -> None:

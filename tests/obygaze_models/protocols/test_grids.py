@@ -97,7 +97,7 @@ def choosing(kind: str, *settings: str) -> Protocol:
     name = "honest"
     if KINDS[kind].reads == "frames":
         name = "honest-frames"
-        changes.append("report.questions=[]")
+        changes.append('report.lead=""')
     if kind == "mlp":
         changes += ["models.x.max_epochs=3", "models.x.min_epochs=1"]
     if KINDS[kind].head:

@@ -8,14 +8,15 @@ from scipy import stats
 from support.tables import a_table
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation import results
 from obygaze_models.evaluation.cells import Cell, cells_from_tests
 from obygaze_models.evaluation.results import (
     RunSettings,
     add_p,
+    asked_cells,
     comparable,
     difference,
     film_differences,
-    select_requested_cells,
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.reading import (
@@ -24,23 +25,16 @@ from obygaze_models.protocols.reading import (
     protocol_names,
 )
 
-
-def question(**names: str) -> dict[str, str]:
-    """A question of a protocol as run.json has it: a name that is not there is any."""
-    keys = ("first", "second", "first_store", "second_store", "train", "test")
-    return {**dict.fromkeys(keys, ""), **names}
-
-
 FILMS = [f"f{number}" for number in range(7)]
 MODELS = {"ridge": 0.9, "mlp": 0.7, "trees": 0.5}
 
 
 def cells_of_three_models() -> list[Cell]:
-    """Three models on two stores, the store that training films choose, and two guesses."""
+    """Three models on two stores, and two guesses."""
     rng = np.random.default_rng(4)
     y = rng.random((len(FILMS), 12)) < 0.4
     rows = []
-    names = [(store, model) for store in ("a", "b", "chosen") for model in MODELS]
+    names = [(store, model) for store in ("a", "b") for model in MODELS]
     for store, model in [*names, ("", "random"), ("", "neighbour")]:
         for film, of_film in zip(FILMS, y, strict=True):
             scores = rng.normal(size=12) + MODELS.get(model, 0.0) * of_film
@@ -57,8 +51,9 @@ def rows_with_p(settings: RunSettings) -> dict[tuple[str, ...], RunRow]:
     """The rows of differences that have a p, by both models and stores."""
     cells = cells_of_three_models()
     items = [difference(*both, settings) for both in comparable(cells)]
+    add_p(items, [cell.name for cell in asked_cells(cells, settings)], settings)
     found = {}
-    for row in add_p(items, cells, settings):
+    for row in [item.row for item in items]:
         if np.isfinite(row["p"]):
             names = (row["model"], row["store"])
             found[(*names, row["against_model"], row["against_store"])] = row
@@ -66,65 +61,68 @@ def rows_with_p(settings: RunSettings) -> dict[tuple[str, ...], RunRow]:
 
 
 def test_what_a_run_asks_for_has_one_p_and_all_else_none() -> None:
-    asked = [question(first="ridge", second="random")]
-    asked.append(question(first="ridge", second="mlp", first_store="a"))
-    found = rows_with_p(RunSettings(questions=asked))
+    found = rows_with_p(RunSettings(lead="ridge", against="mlp"))
     guesses = {("ridge", s, g, "") for s in "ab" for g in ("random", "neighbour")}
-    models = {("ridge", "a", "ridge", "b"), ("ridge", "a", "mlp", "a")}
+    models = {("ridge", s, "mlp", s) for s in "ab"} | {("ridge", "a", "ridge", "b")}
     assert found.keys() == guesses | models
     # Both guesses give all clips of a film one score: they are one comparison for each store.
-    assert {found[names]["comparisons"] for names in found} == {2}
+    assert {found[names]["comparisons"] for names in guesses} == {2}
+    assert {found[names]["comparisons"] for names in models} == {3}
+    # The lead against its model comes first.
+    places = {names: found[names]["asked"] for names in models}
+    assert places["ridge", "a", "ridge", "b"] == 3
+    assert sorted(places.values()) == [1, 2, 3]
     for store in "ab":
         first = found["ridge", store, "random", ""]
         assert first["p"] == found["ridge", store, "neighbour", ""]["p"]
 
 
 def test_a_p_is_that_of_its_family_one_sided_beside_guesses() -> None:
-    asked = [question(first="ridge", second="random", first_store="a")]
-    found = rows_with_p(RunSettings(questions=asked))
-    assert found.keys() == {
-        ("ridge", "a", "random", ""),
-        ("ridge", "a", "neighbour", ""),
-    }
     cells = {cell.name[2:]: cell for cell in cells_of_three_models()}
     ours, guess = cells["a", "ridge"], cells["", "random"]
+    item = difference(ours, guess, RunSettings())
+    add_p([item], [ours.name], RunSettings(lead="ridge"))
     by_film = [*film_differences(ours, guess, "ap").values()]
     t = np.mean(by_film) / np.std(by_film, ddof=1) * np.sqrt(7 / 2.4)
-    p = found["ridge", "a", "random", ""]["p"]
-    assert p == pytest.approx(stats.t.sf(t, 6))
+    assert item.row["p"] == pytest.approx(stats.t.sf(t, 6))
     # Another store makes the family larger.
-    of_two = rows_with_p(
-        RunSettings(questions=[question(first="ridge", second="random")])
-    )
-    assert of_two["ridge", "a", "random", ""]["p"] > p
+    of_two = rows_with_p(RunSettings(lead="ridge"))
+    assert of_two["ridge", "a", "random", ""]["p"] > item.row["p"]
+
+
+def test_a_joined_store_is_compared_with_its_parts_in_one_family() -> None:
+    settings = RunSettings(lead="ridge", parts={"b": ["a"]})
+    cells = [cell for cell in cells_of_three_models() if cell.model == "ridge"]
+    (item,) = results._compute_differences(cells, settings)
+    assert (item.row["store"], item.row["against_store"]) == ("b", "a")
+    assert item.row["value"] == pytest.approx(item.row["first"] - item.row["second"])
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ('report.questions=[{first = "rigde"}]', "ridge"),
-        ('report.questions=[{test = "EN_X"}]', "EN_X"),
+        ('report.lead="rigde"', "did you mean 'ridge'?"),
+        ('report.against="rigde"', "ridge"),
         ('paper=[{model = "rigde", mean = 0.5}]', "paper[0]"),
         ('paper=[{test = "EN_X", mean = 0.5}]', "paper[0]"),
     ],
 )
-def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(change, said):
+def test_a_lead_or_a_printed_value_of_what_is_not_there_is_an_error(change, said):
     with pytest.raises(FixInput) as refused:
         load_protocol("honest", [change])
     (violation,) = refused.value.details
     assert said in str(violation)
 
 
-RIDGE_AND_MLP = 'report.questions=[{first="ridge", second="mlp"}]'
 LOGISTIC = "models.log.kind=logistic"
 
 
 @pytest.mark.parametrize(
     ("changes", "asked", "said"),
     [
-        (['grid.models=["ridge"]', RIDGE_AND_MLP], [], "the run does not have mlp"),
+        (['grid.models=["ridge"]', 'report.lead="mlp"'], [], "unknown model 'mlp'"),
+        (['report.lead=""', 'report.against="mlp"'], [], "needs report.lead"),
         (['grid.models=["svm"]'], [], "--set models.svm.kind=svm defines it"),
-        (['report.questions=[{test="HN_S"}]'], [], "this training task and test task"),
         (
             ['grid.models=["ridge"]', "fit.seeds=2"],
             [],
@@ -152,7 +150,7 @@ def test_what_is_typed_and_cannot_be_done_is_an_error(changes, asked, said) -> N
 def test_a_protocol_keeps_what_its_run_can_do() -> None:
     for name in protocol_names():
         load_protocol(name)
-    # Questions of the protocol about models that --set excludes are no error.
+    # A lead of the protocol that --set excludes is no error.
     load_protocol("honest", ['grid.models=["mlp"]', "fit.seeds=2"])
     of_file = b"""schema = "obygaze-protocol/1"
         fit.seeds = 2
@@ -176,20 +174,23 @@ def test_models_that_a_run_leaves_out_do_not_change_what_it_asks_about() -> None
 
 
 @pytest.mark.parametrize(
-    ("names", "listed", "expected"),
+    ("lead", "listed", "expected"),
     [
-        ({"first": "mlp"}, [], ["mlp"]),
-        # Models that a person lists are in this order, whatever a question names.
-        ({"first": "ridge"}, ["trees", "mlp", "ridge"], ["trees", "mlp", "ridge"]),
-        # A question of a task that the run does not have.
-        ({"first": "ridge", "test": "HN_S"}, [], [*MODELS]),
+        ("mlp", [], ["mlp"]),
+        # Models that a person lists are in this order, whatever the lead is.
+        ("ridge", ["trees", "mlp", "ridge"], ["trees", "mlp", "ridge"]),
+        ("", [], [*MODELS]),
     ],
 )
-def test_models_are_asked_about_in_the_order_typed(names, listed, expected) -> None:
-    settings = RunSettings(
-        questions=[question(**names, second="random")], models=listed
-    )
-    asked = select_requested_cells(cells_of_three_models(), settings)
+def test_models_are_asked_about_in_the_order_typed(lead, listed, expected) -> None:
+    settings = RunSettings(lead=lead, models=listed)
+    asked = asked_cells(cells_of_three_models(), settings)
     pairs = [(cell.model, cell.store) for cell in asked]
     assert [*dict.fromkeys(model for model, _ in pairs)] == expected
     assert sorted(pairs) == sorted(product(expected, "ab"))
+
+
+def test_a_lead_that_does_not_test_the_asked_tasks_leaves_all_models() -> None:
+    settings = RunSettings(lead="ridge", asked_pair=("HN_S", "HN_S"))
+    asked = asked_cells(cells_of_three_models(), settings)
+    assert {cell.model for cell in asked} == {*MODELS}

@@ -14,7 +14,6 @@ from support.experiments import films, quick, without_models
 from support.run_tables import (
     FILMS,
     MANIFEST,
-    STORE,
     MadeCell,
     clips_of,
     made_run,
@@ -36,15 +35,15 @@ def cell(model="ridge", strength=1.0, seed=1, **facts) -> MadeCell:
     return MadeCell(model, CLIPS, scores_for(CLIPS, strength, seed), **facts)
 
 
-def the_row(compared: ComparedRuns, number: int = 1) -> dict[str, Any]:
-    """The row of the one model of a comparison in one of the runs."""
-    return rows_of_runs(compared, "neighbour")[number]
+def the_row(compared: ComparedRuns, number: int = 0) -> dict[str, Any]:
+    """A difference of the one model of a comparison."""
+    return differences_of(compared)[number]
 
 
-def rows_of_runs(compared: ComparedRuns, *without: str) -> list[dict[str, Any]]:
-    """The rows of the table of a comparison, without those of some baselines."""
-    rows = compared.to_json()["cells"]
-    return [row for row in rows if row["model"] not in without]
+def differences_of(compared: ComparedRuns) -> list[dict[str, Any]]:
+    """The differences of a comparison from the first run, without those of baselines."""
+    rows = compared.to_json()["rows"]
+    return [row for row in rows if row["against_model"] and row["model"] != "neighbour"]
 
 
 def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
@@ -77,20 +76,18 @@ def test_a_difference_is_that_of_plain_loops_over_films(tmp_path, strength, is_s
     ]
     side = the_row(compare_runs(runs))
     differences = by_film(other, first)
-    assert side["value"] == pytest.approx(other.ap, abs=1e-12)
-    assert side["difference"] == pytest.approx(differences.mean(), abs=1e-12)
-    assert (side["difference_n_clips"], side["difference_n_films"]) == (
-        len(CLIPS.ids),
-        8,
-    )
+    assert side["first"] == pytest.approx(other.ap, abs=1e-12)
+    assert side["second"] == pytest.approx(first.ap, abs=1e-12)
+    assert side["value"] == pytest.approx(differences.mean(), abs=1e-12)
+    assert (side["clips"], side["films"]) == (len(CLIPS.ids), 8)
 
     p = expected_p(differences)
-    assert side["difference_p"] == pytest.approx(p)
+    assert side["p"] == pytest.approx(p)
     assert (p < 0.05) == is_shown
     low, high = expected_interval(differences)
-    assert side["difference_low"] == pytest.approx(low)
-    assert side["difference_high"] == pytest.approx(high)
-    assert (side["difference_low"] > 0) == is_shown
+    assert side["low"] == pytest.approx(low)
+    assert side["high"] == pytest.approx(high)
+    assert (side["low"] > 0) == is_shown
 
 
 def test_clips_of_one_id_and_other_films_are_refused(tmp_path: Path) -> None:
@@ -166,7 +163,10 @@ def test_values_of_two_kinds_are_not_subtracted_in_any_format(tmp_path: Path) ->
         runs.append(made_run(tmp_path / f"c{number}", [first], tables=tables))
     for number, kind in enumerate(kinds):
         compared = compare_runs([runs[0], runs[2 + number]])
-        side = the_row(compared)
+        assert differences_of(compared) == []
+        of_first, side = (
+            row for row in compared.to_json()["rows"] if row["model"] == "ridge"
+        )
         reason = f"AP of a is a mean over 8 folds, and AP of c{number} is {kind}"
         assert side["why_not"] == reason
         # Each value is that of its run.
@@ -177,10 +177,9 @@ def test_values_of_two_kinds_are_not_subtracted_in_any_format(tmp_path: Path) ->
             average_precision_score(*zip(*of, strict=True)) for of in values.values()
         ]
         assert side["value"] == pytest.approx(np.mean(of_folds), abs=1e-12)
-        assert side["value_of_first"] == pytest.approx(first.ap, abs=1e-12)
-        for part in ("", "_low", "_high", "_p", "_n_clips", "_n_films"):
-            assert side[f"difference{part}"] is None
-        difference = f"{side['value'] - side['value_of_first']:.2f}".replace("0.", ".")
+        assert of_first["value"] == pytest.approx(first.ap, abs=1e-12)
+        assert (of_first["store"], side["store"]) == ("a", f"c{number}")
+        difference = f"{side['value'] - of_first['value']:.2f}".replace("0.", ".")
         written = {".txt": str(compared)}
         for suffix in (".csv", ".tex"):
             (path,) = compared.write(tmp_path / f"x{number}{suffix}")
@@ -195,10 +194,11 @@ def test_values_of_two_kinds_are_not_subtracted_in_any_format(tmp_path: Path) ->
             assert not re.search(rf"(?m)\s{re.escape(difference)}\s", shown)
         assert not any("difference" in warning for warning in compared.warnings)
     # A run of the same folds is compared, also beside a run of other folds.
-    three = rows_of_runs(compare_runs([*runs[:2], runs[2]]), "neighbour")
+    three = compare_runs([*runs[:2], runs[2]])
     alone = the_row(compare_runs(runs[:2]))
-    assert three[1] == alone and alone["difference"] is not None
-    assert three[2]["difference"] is None and three[2]["why_not"]
+    assert differences_of(three) == [alone] and alone["value"] is not None
+    (not_compared,) = (row for row in three.to_json()["rows"] if row["why_not"])
+    assert not_compared["store"] == "c0"
 
 
 def test_latex_has_the_warnings_of_the_terminal(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_latex_has_the_warnings_of_the_terminal(tmp_path: Path) -> None:
     compared = compare_runs(runs)
     (warning,) = compared.warnings
     assert warning.startswith(
-        "Test clips of the runs b and a, or classes of these clips, differ in 1"
+        "Test clips of the runs, or classes of these clips, differ in 1 of 1 result"
     )
     (path,) = compared.write(tmp_path / "x.tex")
     assert warning in path.read_text("utf-8")
@@ -222,12 +222,12 @@ def test_runs_without_a_common_clip_have_one_warning(tmp_path: Path) -> None:
         half = {"predictions.csv": [row for row in rows if row["clip_id"] in part]}
         runs.append(made_run(tmp_path / name, [cell()], tables=half))
     (warning,) = compare_runs(runs).warnings
-    reason = "nothing is compared, because no clip is tested in all results."
-    assert warning == f"EN_S: {reason}"
+    reason = "nothing is compared, because no clip is tested in all results"
+    assert warning == f"EN_S: {reason}."
     page = write_report([run.folder for run in runs])[0].read_text("utf-8")
     beside = page.partition("side by side")[2].partition("</main>")[0]
     assert reason in beside
-    assert "<table" not in beside
+    assert "not compared" in beside
 
 
 def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
@@ -246,12 +246,12 @@ def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) ->
     other = made_run(tmp_path / "b", [cell("trees", 3.0, 3), cell("ridge", 0.0, 4)])
     compared = compare_runs([one, other], models=["mlp", "trees"])
     assert compared.warnings == []
-    first, second = rows_of_runs(compared)
-    assert (first["model"], second["model"]) == ("mlp", "trees")
+    row = the_row(compared)
+    assert row["model"] == "mlp / trees"
     expected = by_film(cell("trees", 3.0, 3), cell("mlp", 2.0, 2))
-    assert second["difference"] == pytest.approx(expected.mean())
+    assert row["value"] == pytest.approx(expected.mean())
     of_one = compare_runs([one, other], models=["ridge"])
-    assert {row["model"] for row in rows_of_runs(of_one)} == {"ridge"}
+    assert {row["model"] for row in differences_of(of_one)} == {"ridge"}
     with pytest.raises(FixUsage, match="b has no model 'mpl'"):
         compare_runs([one, other], models=["mlp", "mpl"])
     with pytest.raises(FixUsage, match="expected one --model, or one for each of 2"):
@@ -260,15 +260,14 @@ def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) ->
 
 def test_a_difference_without_intervals_is_no_mean_over_films(tmp_path: Path) -> None:
     runs = [made_run(tmp_path / name, [cell(seed=n)]) for n, name in enumerate("ab")]
-    of_p = "On unseen films, the difference is the mean over films. p is two-sided"
+    of_p = "On unseen films, the values are means over films with clips of both classes. p is"
     assert of_p in compare_runs(runs, "ap").shown().note
     note = compare_runs(runs, "f1_binary").shown().note
-    assert "mean over films" not in note and "p is" not in note
-    assert "The last column shows whether the run is better than a." in note
+    assert "means over films" not in note and "p is" not in note
 
 
 def test_a_bracket_of_seen_films_is_not_of_unseen_films(tmp_path: Path) -> None:
-    """The row has no difference, and an interval of its value."""
+    """The run has no difference, and an interval of its value."""
     first = cell(seed=1)
     rows = []
     for place, row in enumerate(first.predictions()):
@@ -276,8 +275,8 @@ def test_a_bracket_of_seen_films_is_not_of_unseen_films(tmp_path: Path) -> None:
     runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [cell(seed=2)])]
     runs += [made_run(tmp_path / "c", [first], tables={"predictions.csv": rows})]
     compared = compare_runs(runs)
-    of_c = rows_of_runs(compared)[2]
-    assert of_c["low"] is not None and of_c["difference_low"] is None
+    (of_c,) = (row for row in compared.to_json()["rows"] if row["store"] == "c")
+    assert of_c["low"] is not None and of_c["why_not"]
     assert "which hold for the same experiment on other films" in compared.shown().note
     assert "hold for unseen films" in compare_runs(runs[:2]).shown().note
 
@@ -288,7 +287,7 @@ def test_a_comparison_has_one_p_in_text_csv_and_latex(tmp_path: Path) -> None:
         for name, strength, seed in (("a", 0.0, 1), ("b", 1.0, 2), ("c", 3.0, 3))
     ]
     compared = compare_runs(runs)
-    p_values = [row["difference_p"] for row in rows_of_runs(compared)][1:]
+    p_values = [row["p"] for row in differences_of(compared)]
     for suffix in (".csv", ".tex"):
         (path,) = compared.write(tmp_path / f"x{suffix}")
         written = path.read_text("utf-8")
@@ -297,21 +296,5 @@ def test_a_comparison_has_one_p_in_text_csv_and_latex(tmp_path: Path) -> None:
             assert (str(p) if suffix == ".csv" else f"& {shown} &") in written
             assert f" {shown} " in str(compared)
     # Among two differences, a p is larger than alone.
-    alone = the_row(compare_runs([runs[0], runs[2]]))["difference_p"]
+    alone = the_row(compare_runs([runs[0], runs[2]]))["p"]
     assert p_values[1] > alone
-
-
-def test_the_store_chosen_on_training_films_has_no_p_and_is_in_no_family(
-    tmp_path: Path,
-) -> None:
-    runs = []
-    for seed, name in enumerate("ab", start=1):
-        cells = [cell(seed=seed), cell(seed=seed + 2, store="chosen")]
-        stores = {"x": STORE, "y": STORE}
-        runs.append(made_run(tmp_path / name, cells, stores=stores))
-    rows = rows_of_runs(compare_runs(runs))
-    of_store = {row["store"]: row for row in rows if row["run"] == "b"}
-    assert of_store["chosen"]["difference_p"] is None
-    assert of_store["chosen"]["difference_low"] is not None
-    expected = expected_p(by_film(cell(seed=2), cell(seed=1)))
-    assert of_store["x"]["difference_p"] == pytest.approx(expected)

@@ -101,18 +101,16 @@ def test_the_first_screen_has_question_answer_figure_and_limits(written) -> None
     text = written[0].read_text("utf-8")
     first_screen = text[text.index("<header>") : text.index("</header>") + 9]
     words = Page(first_screen).words
-    better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
-    assert f"AP {short(RIDGE.ap)} [" in words
-    assert f"the best baseline without video has {short(GUESS.ap)} (" in words
-    assert "p = .010:" in words
-    assert f"higher in {better} of 8 films" in words
-    assert (
-        "EN_S: easy negatives against sure · 96 clips of 8 films, manifest made-up, visual view"
-        in words
-    )
+    guess = "the classes of the nearest clips in the same film"
+    assert f"ridge ranks clips better than {guess} (p = .010)." in words
+    assert f"mlp is not shown to rank clips better than {guess} (p = .800)." in words
+    assert f"{short(RIDGE.ap)} [" in words
+    assert f"best baseline (neighbour) {short(GUESS.ap)} [" in words
+    assert "better than neighbour, p = .010" in words
+    assert "EN_S: easy negatives against sure" in words
+    assert "96 clips of 8 films, manifest made-up, visual view" in words
     assert first_screen.count("<figure>") == 1
-    assert "Limits" in words
-    assert "Clips in random order have AP" in words
+    assert "Before you cite this" in words
 
 
 def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(written):
@@ -268,7 +266,7 @@ def test_a_run_of_baselines_stands_on_a_page_of_several_runs(run, tmp_path) -> N
     baselines = made_run(tmp_path / "baselines", [GUESS])
     page = page_of(write_report([baselines.folder, run.folder])[0])
     assert "baselines: ridge" not in page.words
-    assert "#run-1" in page.links and "run: On unseen films" in page.words
+    assert "#run-1" in page.links and "run: ridge ranks clips" in page.words
 
 
 def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from support.run_tables import (
     FILMS,
     MANIFEST,
     STORE,
-    Clips,
     MadeCell,
     clips_of,
     difference_row,
@@ -21,10 +20,11 @@ from support.run_tables import (
     made_run,
     scores_for,
 )
-from support.tables import cell_of
+from support.tables import a_table
 
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
+from obygaze_models.evaluation.clip_scores import clip_scores
 from obygaze_models.report.figures import (
     figure_of_pair,
     figure_of_success,
@@ -59,30 +59,48 @@ def rows_of(table: ResultTable) -> list[list[str]]:
     return rows
 
 
-def test_a_difference_has_its_sides_in_the_order_of_the_question(tmp_path) -> None:
-    changes = [
-        'report.questions=[{text="Is mlp better?", first="mlp", second="ridge"}]'
-    ]
+def test_a_difference_has_its_sides_beside_it(tmp_path) -> None:
     other = replace(GUESS, model="mlp", is_model=True, store="x")
     row = difference_row(RIDGE, other, 0.1, 0.4, 0.012)
-    run = made_run(tmp_path / "run", [RIDGE, other], [row], changes=changes)
+    run = made_run(tmp_path / "run", [RIDGE, other], [row])
     (table,) = sections_by_key(run)["differences"].tables
-    worse = sum(GUESS.ap_of(film) > RIDGE.ap_of(film) for film in FILMS)
-    value = f"-{RIDGE.ap - GUESS.ap:.2f} [-.40, -.10]".replace("0.", ".")
-    assert rows_of(table)[1] == [
-        *(
-            "EN_S",
-            "mlp",
-            "ridge",
-            "AP",
-            value,
-            ".012",
-            f"{len(CLIPS.ids)}",
-            f"{worse} of 8",
-            "no, worse",
-            "0",
-        )
+    better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
+    values = [RIDGE.ap, GUESS.ap, RIDGE.ap - GUESS.ap]
+    shown = [f"{value:.2f}".replace("0.", ".") for value in values]
+    assert rows_of(table) == [
+        [
+            *(
+                "EN_S",
+                "ridge",
+                "mlp",
+                "AP",
+                *shown[:2],
+                f"{shown[2]} [.10, .40]",
+                ".012",
+            ),
+            *(f"{len(CLIPS.ids)}", f"{better} of 8", "yes", "0"),
+        ]
     ]
+    assert table.note == ""
+
+
+def test_films_that_are_counted_as_better_are_marked(tmp_path) -> None:
+    guess = replace(GUESS, scores=np.zeros(len(CLIPS.ids)))
+    run = made_run(tmp_path / "run", [RIDGE, guess], [])
+    (of_films,) = sections_by_key(run)["films"].tables
+    (results,) = sections_by_key(run)["results"].tables
+    reverse = replace(RIDGE, scores=-RIDGE.scores)
+    expected = {}
+    for film in FILMS:
+        is_better = RIDGE.ap_of(film) > reverse.ap_of(film)
+        expected[film] = "yes" if is_better else "no"
+    rows = records_of(of_films)
+    assert {row["id"]: row["ridge better?"] for row in rows} == expected
+    counted = [*expected.values()].count("yes")
+    (row,) = [
+        dict(zip(results.headers, map(str, row), strict=True)) for row in results.cells
+    ]
+    assert row["films"] == f"{counted} of 8"
 
 
 def test_leaked_clips_make_no_film_better(tmp_path: Path) -> None:
@@ -164,7 +182,7 @@ def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) 
 
 
 def test_errors_have_what_each_person_said() -> None:
-    cell = cell_of(
+    tests = a_table(
         {"clip_id": name, "movie_id": "f", "y": int(name == "b"), "score": score}
         for name, score in (("a", 0.9), ("b", 0.8), ("c", 0.7))
     )
@@ -172,7 +190,7 @@ def test_errors_have_what_each_person_said() -> None:
         Annotation("a", "ada", "S", ("Look",), {"light": "dim", "comment": "hm"}),
         Annotation("a", "ben", "EN", (), {}),
     ]
-    rows = errors(cell, {}, ["light"], {"a": said})
+    rows = errors(clip_scores(tests), {}, ["light"], {"a": said})
     assert [row["clip_id"] for row in rows] == ["a", "c"]
     assert rows[0]["annotators"] == "ada: S, Look, dim, “hm”; ben: EN"
     assert rows[1]["annotators"] == ""
@@ -339,17 +357,3 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(tmp_path) ->
         ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],
         ["mean of these films", "", f"{(first + second) / 2:.2f}"[1:], ".42"],
     ]
-
-
-def test_the_table_of_films_has_values_on_the_clips_that_all_were_tested_on(tmp_path):
-    kept = np.arange(len(CLIPS.ids)) != np.flatnonzero(CLIPS.y)[0]
-    ids, films = (np.array(part)[kept].tolist() for part in (CLIPS.ids, CLIPS.films))
-    part = Clips(tuple(ids), tuple(films), CLIPS.y[kept])
-    other = MadeCell("mlp", part, scores_for(CLIPS, 0.5, 9)[kept])
-    run = made_run(tmp_path / "run", [RIDGE, other, GUESS])
-    (table,) = sections_by_key(run)["films"].tables
-    assert f"on the {len(ids)} clips that all columns have in common" in table.note
-    ridge = replace(RIDGE, clips=part, scores=RIDGE.scores[kept])
-    at = table.headers.index("ridge")
-    values = {row[1]: row[at].value for row in table.rows if not isinstance(row, str)}
-    assert values == pytest.approx({film: ridge.ap_of(film) for film in ridge.films})

@@ -55,7 +55,9 @@ def test_an_estimator_has_the_scores_of_its_kind() -> None:
     found = evaluated(ours, "classes")
     for name in ours:
         assert scores_of(found, name) == scores_of(run, name)
-    assert "corrected for 2 comparisons" in str(found)
+    # The p of each of the two is corrected for both.
+    of_baselines = found.results[found.results["against_model"] == "random"]
+    assert set(of_baselines["comparisons"].dropna()) == {2.0}
 
 
 def test_a_perceptron_in_a_pipeline_stops_on_validation_clips() -> None:

@@ -45,8 +45,9 @@ def test_json_keeps_the_contract(here: Path) -> None:
     for name in names[:2]:
         header = (folder / name).read_text("utf-8").partition("\n")[0]
         assert header.split(",") == list(RUN_TABLES[name])
-    assert tuple(RUN_TABLES["results.csv"])[:8] == (
+    assert tuple(RUN_TABLES["results.csv"])[:11] == (
         *("task", "train", "test", "store", "model"),
+        *("against_train", "against_store", "against_model"),
         *("film", "metric", "value"),
     )
     rows = document["results"]
@@ -233,7 +234,7 @@ def test_another_model_is_refused_before_the_training(here: Path) -> None:
             'grid.models=["mlp", "ridge"]',
             "expected only the model ridge, got --set with",
         ),
-        ('report.questions=[{first="ridge", second="mlp"}]', "does not have mlp"),
+        ("report.lead=mpl", "unknown model 'mpl'"),
         ("report.title=Mine", "train has a report.title of its own"),
     ],
 )

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
 from support.experiments import films, planted, quick, run_on
 from support.joined_stores import joined_stores, recipe_of
 from support.stores import made_store
-from support.tables import models, rows_of, the_cell
+from support.tables import rows_of, the_cell
 
 import obygaze as og
 from obygaze_features.core.errors import FixUsage
@@ -51,7 +52,7 @@ def senses(manifest: Manifest = MANIFEST) -> dict[str, NDArray[Any]]:
 
 
 def fusion(*changes: str, replicates: int = 60) -> Protocol:
-    return quick("honest-fusion", *FEW_FITS, *changes, replicates=replicates)
+    return quick("honest", "data.view=raw", *FEW_FITS, *changes, replicates=replicates)
 
 
 def factors_by_hand(X: NDArray[Any], widths: list[int]) -> NDArray[np.float64]:
@@ -114,38 +115,65 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
 # ---- the gain ----
 
 
-def test_the_gain_is_joined_minus_chosen(run: Run) -> None:
-    cells = {cell.store: cell for cell in models(run, model="ridge")}
-    (row,) = rows_of(run.results, store="joined", against_store="chosen", model="ridge")
-    by_hand = cells["joined"].value("ap") - cells["chosen"].value("ap")
-    assert row["value"] == pytest.approx(by_hand, abs=1e-12)
-    assert row["low"] <= row["over_films"] <= row["high"]
-    assert np.isnan(row["p"]), "what training films choose is in no family"
-    text = result_text(run)
-    assert "ridge (joined) minus ridge (store chosen on training films)" in text
-    assert (
-        "seen and heard together are better than one store chosen on training films"
-        in text
-    )
+def ap_of_films(run: Run, store: str) -> dict[str, float]:
+    films_of: dict[str, list[dict[str, Any]]] = {}
+    for row in rows_of(run.predictions, model="ridge", store=store):
+        films_of.setdefault(row["movie_id"], []).append(row)
+    values = {}
+    for film, rows in films_of.items():
+        scores = [row["score"] for row in rows]
+        values[film] = average_precision_score([row["y"] for row in rows], scores)
+    return values
 
 
-TOGETHER = "seen and heard together are better than one store chosen on training films"
+def test_the_gain_is_joined_minus_each_part(run: Run) -> None:
+    joined = ap_of_films(run, "joined")
+    of_two = {"model": "ridge", "against_model": "ridge"}
+    compared = rows_of(run.results, **of_two)
+    for part in ("seen", "heard"):
+        (row,) = rows_of(run.results, store="joined", against_store=part, **of_two)
+        alone = ap_of_films(run, part)
+        by_hand = np.mean([joined[film] - alone[film] for film in joined])
+        assert row["value"] == pytest.approx(by_hand, abs=1e-9)
+        assert row["first"] - row["second"] == pytest.approx(row["value"], abs=1e-12)
+        assert row["low"] <= row["value"] <= row["high"]
+        assert 0 < row["p"] <= 1
+    assert len(compared) == 3
+    # All differences that the run asks for are one family.
+    asked = run.results[run.results["asked"].notna()]
+    asked = asked[asked["against_model"] != ""]
+    assert set(asked["comparisons"]) == {float(len(asked))}
+    assert "ridge (joined) - ridge (seen)" in result_text(run)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "is_shown"),
-    [(0.01, 0.09, True), (-0.01, 0.09, False), (-0.05, -0.03, False)],
+    ("p", "tested", "verdict", "expected"),
+    [
+        (
+            0.01,
+            0.1,
+            "yes",
+            "{} are better than seen (p = .010) and than heard (p = .010).",
+        ),
+        (
+            *(0.4, 0.1, "not shown"),
+            "{}: that they are better than seen (p = .400) is not shown; that they are better"
+            " than heard (p = .400) is not shown.",
+        ),
+        (
+            *(0.02, -0.1, "no, worse"),
+            "{}: they are worse than seen (p = .020); they are worse than heard (p = .020).",
+        ),
+    ],
 )
-def test_the_sentence_says_only_what_the_interval_says(run, low, high, is_shown):
+def test_the_sentence_says_only_what_p_says(run, p, tested, verdict, expected) -> None:
     changed = run.results.copy()
-    is_gain = (changed["store"] == "joined") & (changed["against_store"] == "chosen")
-    changed.loc[is_gain, ["low", "over_films", "high"]] = (low, (low + high) / 2, high)
+    is_gain = (changed["store"] == "joined") & (changed["against_store"] != "")
+    changed.loc[is_gain, ["p", "tested"]] = (p, tested)
+    changed.loc[is_gain, "verdict"] = verdict
     known = {**run.known, "results.csv": changed}
-    (sentence,) = [
-        text for text in answers(replace(run, known=known)) if TOGETHER in text
-    ]
-    assert sentence.startswith(TOGETHER) == is_shown
-    assert sentence.startswith("This run does not show that") != is_shown
+    first = answers(replace(run, known=known))[0]
+    assert first.removeprefix("Yes. ") == expected.format("seen and heard together")
 
 
 # ---- what is refused ----
@@ -154,17 +182,13 @@ def test_the_sentence_says_only_what_the_interval_says(run, low, high, is_shown)
 def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> None:
     stores = joined_stores(tmp_path, MANIFEST, senses())
 
-    def refused(message: str, *changes: str, without: str = "") -> None:
-        used = {name: store for name, store in stores.items() if name != without}
+    def refused(message: str, *changes: str) -> None:
         with pytest.raises(FixUsage, match=message):
-            gather(fusion(*changes), MANIFEST, "made-up", used)
+            gather(fusion(*changes), MANIFEST, "made-up", stores)
 
     joined = r"joined is the join seen\+heard"
     refused(f"{joined}.* cannot have data.scale", "data.scale=standard")
     refused(f"{joined}.* cannot have data.scale", "data.scale=unit")
-    refused(
-        "needs all parts of joined as stores, but heard is missing", without="heard"
-    )
 
 
 def test_two_joins_have_the_same_clips(tmp_path: Path) -> None:
@@ -188,9 +212,9 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
     stores = joined_stores(tmp_path, MANIFEST, values)
     without = {name: store for name, store in stores.items() if name != "read"}
-    with pytest.raises(FixUsage, match="as stores, but read is missing") as error:
-        gather(fusion(), MANIFEST, "made-up", without)
-    assert error.value.hint == f"add --store {tmp_path / 'read'}"
+    ridge = ('grid.models=["ridge"]', 'grid.baselines=["random"]')
+    found = run_on(tmp_path, fusion(*ridge, replicates=2), MANIFEST, without)
+    assert not any("together" in text for text in answers(found))
     rows = [Row(clip.clip_id, clip.movie_id) for clip in MANIFEST]
     X = values["read"].astype(np.float32)
     of_two = {"clip": X, "pooled": X}
@@ -202,11 +226,6 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match=read_so) as error:
         gather(fusion(), MANIFEST, "made-up", used)
     assert error.value.hint == "write read without :pooled in the join"
-    with pytest.raises(FixUsage, match="under the name 'joined', got one store"):
-        gather(quick(), MANIFEST, "made-up", {"joined": stores["read"]})
-    with pytest.raises(FixUsage, match="names the unknown store 'joined'") as error:
-        gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
-    assert "--store joined=a+b" in str(error.value.hint)
 
 
 # ---- models that are kept ----

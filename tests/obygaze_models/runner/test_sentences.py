@@ -28,7 +28,7 @@ from obygaze_models.runner.store_run import store_runs
 WIDTH = 14
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
-    *("report.concepts=false", "report.questions=[]"),
+    *("report.concepts=false", 'report.lead=""'),
 )
 
 
@@ -98,6 +98,10 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
     assert said.n_clips == ridge.n_clips
     assert said.value("auc") > 0.6
     # Both have an interval, and a difference.
+    said, ridge = (
+        next(cell for cell in found.models if cell.model == name)
+        for name in ("said", "ridge")
+    )
     assert said.has_interval("ap") and ridge.has_interval("ap")
     pairs = {(row["model"], row["against_model"]) for row in rows_of(found.results)}
     assert {("said", "ridge"), ("ridge", "said")} & pairs
@@ -108,7 +112,7 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
 def test_nothing_that_is_not_trained_leaks_or_has_a_contrast(tmp_path, world) -> None:
     manifest, _, store, _, texts = world
     leaky = ("splits.kind=kfold", "splits.folds=3", 'grid.test=["EN_S"]')
-    leaky += ("report.concepts=false", "report.questions=[]", "leakage=warn")
+    leaky += ("report.concepts=false", 'report.lead=""', "leakage=warn")
     found = run(tmp_path, manifest, store, *zero_shot(texts, *leaky), n=4)
     cells = models(found, model="said")
     assert {(cell.leaked, cell.basis) for cell in cells} == {(0, "unseen")}

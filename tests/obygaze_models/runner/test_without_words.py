@@ -15,7 +15,7 @@ from obygaze_models.runner.limits import find_limits
 
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
-    *('grid.models=["ridge"]', "report.concepts=false", "report.questions=[]"),
+    *('grid.models=["ridge"]', "report.concepts=false", 'report.lead=""'),
     *("grid.baselines=[]", "report.compare=false"),
 )
 
@@ -40,7 +40,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
     found = run_on(tmp_path, protocol, manifest, {"said": store})
     cell = models(found)[0]
-    tested = set(cell.clip_ids)
+    tested = set(found.predictions["clip_id"])
     same = {manifest.clips[1].clip_id, manifest.clips[61].clip_id} & tested
     assert cell.copies == (2 if len(same) == 2 else 0)
     texts = {limit.name: limit.text for limit in find_limits(found)}

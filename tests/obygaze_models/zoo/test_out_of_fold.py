@@ -21,8 +21,9 @@ from obygaze_features.manifest.clip_table import FILE_TIMES, FRAME_COLUMNS, Clip
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store import Store
+from obygaze_models.evaluation.results import results
 from obygaze_models.models.concepts import CAV
-from obygaze_models.runner.files import Run, write_run
+from obygaze_models.runner.files import Run, run_settings, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.training import (
@@ -207,15 +208,21 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     ):
         row = {"task": "T", "train": "T", "test": "T", "store": "f", "model": model}
         row |= {"fold": fold, "seed": 0, "clip_id": clip, "y": 1, "score": score}
-        row |= {"is_model": model == "m", "is_trained": True, "is_probability": True}
+        row |= {
+            "is_model": model == "m",
+            "is_trained": True,
+            "is_probability": model == "m",
+        }
         rows.append({**row, "decision": 0, "n_seen": 9, "leaked": leaked})
     report = {"primary": "ap", "metrics": [], "replicates": 9, "compare": False}
-    report |= {"questions": [], "contrast": []}
+    report |= {"lead": "", "against": "", "contrast": []}
     protocol = {"report": report, "models": {}, "fit": {"seed": 0}, "paper": []}
+    protocol |= {"grid": {"pairs": "same", "models": []}, "tasks": {}}
     about = {"identity": "x", "protocol": protocol, "stores": {}}
     about |= {"sizes": {}, "fits": []}
-    written = {"predictions.csv": rows, "results.csv": []}
-    tables = {name: table_of(name, of) for name, of in written.items()}
+    tests = table_of("predictions.csv", rows)
+    values = results(tests, run_settings(about))
+    tables = {"predictions.csv": tests, "results.csv": values}
     run = write_run(tmp_path / "run", about, tables)
     clips = ClipTable.of(["a", "b", "c", "d"])
     found = out_of_fold_scores(run, clips, {"T": "p:positive"})

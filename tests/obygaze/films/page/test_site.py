@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.files import Run
 
 
@@ -173,11 +172,11 @@ def made(model: str, strength: float = 0.5, **names: Any) -> MadeCell:
     return MadeCell(model, clips, scores_for(clips, strength, seed=1), **names)
 
 
-def run_with(folder: Path, *cells: MadeCell, questions: Sequence[Any] = ()) -> Run:
-    """A run by hand with some cells and questions."""
+def run_with(folder: Path, *cells: MadeCell, lead: str = "") -> Run:
+    """A run by hand with some cells, and the model that it is about."""
     run = made_run(folder / "run", cells)
     report: Any = run.protocol["report"]
-    report["questions"] = list(questions)
+    report["lead"] = lead
     return run
 
 
@@ -200,17 +199,14 @@ def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> 
 
 def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> None:
     bad, good = made("mlp", 0.0), made("ridge", 3.0)
-    asked = asdict(Question("", first="mlp", second="ridge"))
     both = run_with(tmp_path / "a", bad, good)
     assert [one.model for one in models_to_show(both)] == ["mlp", "ridge"]
     assert named_cell(both) is None
     assert named_cell(run_with(tmp_path / "b", good)) == 0
-    named = run_with(tmp_path / "c", good, bad, questions=[asked])
+    named = run_with(tmp_path / "c", good, bad, lead="mlp")
     assert named_cell(named) == 1
     cells = (good, bad, made("mlp", store="y"))
-    assert named_cell(run_with(tmp_path / "d", *cells, questions=[asked])) is None
-    nobody = {**asked, "first": "", "second": ""}
-    assert named_cell(run_with(tmp_path / "e", good, bad, questions=[nobody])) is None
+    assert named_cell(run_with(tmp_path / "d", *cells, lead="mlp")) is None
 
 
 @pytest.mark.parametrize("kind", ["score", "p"])
