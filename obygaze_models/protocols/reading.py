@@ -232,6 +232,11 @@ def _read_models(document: Document, tables: Any) -> dict[str, Model]:
         key_path = f"models.{name}"
         settings = dict(table) if isinstance(table, dict) else {}
         kind = settings.pop("kind", None)
+        if kind is None:
+            likely = name if is_kind(name) else "MODEL_TYPE"
+            needed = f"needs a kind: --set {key_path}.kind={likely} gives it one"
+            document.add(key_path, needed)
+            continue
         if not isinstance(kind, str) or not is_kind(kind):
             document.unknown(f"{key_path}.kind", str(kind), KINDS, "model type")
             continue

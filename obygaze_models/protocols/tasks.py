@@ -34,11 +34,13 @@ from obygaze_features.manifest.model import (
     KEEPS_LEVELS,
     Clip,
     Manifest,
+    own_columns,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import (
     MOST_WORDS,
     YES_AND_NO,
+    column_words,
     even_limit,
     has_numbers,
 )
@@ -55,6 +57,7 @@ COMPARISON = re.compile(
 NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
 TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
+NEGATIVES = "honest-negatives"
 ASKED = "Do the features of an unseen {unit} predict {what}?"
 IN_WORDS = {
     "==": "is",
@@ -69,7 +72,13 @@ IN_WORDS = {
 def with_tasks(
     protocol: Protocol, asked: Sequence[str], manifest: Manifest
 ) -> Protocol:
-    """Return a protocol with the requested tasks, each tested on itself."""
+    """Return a protocol with the requested tasks, each tested on itself.
+
+    Without a request, it is the protocol, or, if its one task needs levels and no clip has a level,
+    the only yes/no column of the clips.
+    """
+    if not asked:
+        asked = _task_without_levels(protocol, manifest)
     if not asked:
         return protocol
     tasks: dict[str, Task] = {}
@@ -111,6 +120,46 @@ def with_tasks(
         grid=replace(protocol.grid, train=names, test=names, pairs="same"),
         report=replace(protocol.report, contrast=(), ask=ask),
         paper=tuple(printed),
+    )
+
+
+def tasks_of_levels() -> Mapping[str, Task]:
+    """Return the tasks of levels, which every protocol knows by name."""
+    return load_protocol(NEGATIVES).tasks
+
+
+def _task_without_levels(protocol: Protocol, manifest: Manifest) -> list[str]:
+    """Return the only yes/no column, if the protocol has one task, of levels, and no clip has one.
+
+    If there is no such column, or there are several, the error has a line for each column.
+    """
+    tasks = [*protocol.tasks.values()]
+    if len(tasks) > 1 or not tasks[0].classes or tasks[0].column:
+        return []
+    is_published = SPLIT_KINDS[protocol.splits.kind].by_task
+    if is_published or any(clip.level for clip in manifest):
+        return []
+    columns = own_columns(manifest.columns)
+    if any(clip.concepts for clip in manifest):
+        columns.append("concept")
+    if not columns:
+        return []
+    labels = _Labels(protocol.data, manifest, TASK_OPTION)
+    of_two_words = []
+    lines = []
+    for column in columns:
+        words = {word.lower() for word in labels.words(column)}
+        if words in [{*both} for both in YES_AND_NO]:
+            of_two_words.append(column)
+        said = column_words(labels.clips, column)
+        lines.append(f"{TASK_OPTION} {shell_word(column)}: {said}")
+    if len(of_two_words) == 1:
+        return of_two_words
+    n_found = count(len(of_two_words), "column") if of_two_words else "no column"
+    raise FixUsage(
+        f"the clips of {manifest.name} have no level, and {n_found} with yes and no",
+        hint="use --task with one of the columns above, such as --task 'rating>=2'",
+        details=lines,
     )
 
 
@@ -173,6 +222,8 @@ def requested_tasks(
             _check_name(unknown, protocol, labels)
             tasks = labels.find_tasks(asked) or labels.task_of_expression(asked)
             return {unknown: _only_one(asked, tasks)[1]}
+    if text in tasks_of_levels():
+        return {text: tasks_of_levels()[text]}
     if not _is_of_words(unknown):
         return labels.task_of_expression(text)
     columns = [*dict.fromkeys((*manifest.columns, "level", "concept"))]

@@ -77,7 +77,7 @@ def dataset(
     Args:
         store: The features, as in `open_store`.
         manifest: The clips and labels, as in `read_manifest`.
-        task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or a label as in `run`
+        task: A task of levels (EN_S, HN_S, ENHN_S), or a label as in `run`
             (`"violent"`, `"rating>=2"`). A mapping defines the classes by annotation level, such
             as `{"EN": 0, "S": 1}`, or by the keys of a task in protocols: an expression, such as
             `{"positive": "Look in concept"}`, or the values of a column, such as

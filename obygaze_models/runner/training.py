@@ -1,8 +1,8 @@
 """Train one model to save: make its protocol, and after the run fit it on all clips.
 
-The protocol is `honest` with one task, or with each concept as a task. The model is fitted by the
-same functions as in a run. No clips are held out for a test, but a perceptron still stops early on
-the validation clips of the first split.
+The protocol is `honest-negatives` with one task, or with each concept as a task. The model is
+fitted by the same functions as in a run. No clips are held out for a test, but a perceptron still
+stops early on the validation clips of the first split.
 """
 
 import json
@@ -54,7 +54,12 @@ from obygaze_models.protocols.kinds import for_task, most_chosen
 from obygaze_models.protocols.reading import load_protocol, require_each_once
 from obygaze_models.protocols.schedule import unit_name, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
-from obygaze_models.protocols.tasks import one_task, with_tasks
+from obygaze_models.protocols.tasks import (
+    NEGATIVES,
+    one_task,
+    tasks_of_levels,
+    with_tasks,
+)
 from obygaze_models.runner.answer import describe_cell, intervals_hold_for
 from obygaze_models.runner.estimators import Described
 from obygaze_models.runner.files import Run
@@ -89,7 +94,7 @@ def training_protocol(
     *,
     described: Described | None = None,
 ) -> Protocol:
-    """Return the protocol `honest` with one model and one task.
+    """Return the protocol `honest-negatives` with one model and one task.
 
     Args:
         name: A model type; "cav" for concept vectors, which have a task for each concept; a class
@@ -138,7 +143,7 @@ def training_protocol(
         # `model.C=1` is a key of the one model that is trained.
         asked.append(f"models.{name}.{rest}" if section == "model" else change)
     require_each_once(asked)
-    honest = load_protocol("honest", asked, [task])
+    honest = load_protocol(NEGATIVES, asked, [task])
     others = {*honest.grid.models} - {name}
     if others:
         raise FixUsage(
@@ -334,7 +339,7 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
     (fitted,) = fit_model(run, Model(model.kind, settings), task, [held], seed)
     classes = ["negative", "positive"]
     asked = protocol.tasks[task]
-    if asked != load_protocol("honest").tasks.get(task):
+    if asked != tasks_of_levels().get(task):
         classes = class_names(task, asked, run.labels[task], run.table)
     prefix = "p" if fitted.gives_probabilities else "score"
     kind = model.kind

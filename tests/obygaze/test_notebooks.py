@@ -31,7 +31,7 @@ class Tags(HTMLParser):
 def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(tmp_path) -> None:
     manifest = films(5, 8)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+    changes = ('grid.models=["ridge"]',)
     run = run_on(
         tmp_path, quick("honest", *changes, replicates=20), manifest, {"seen": store}
     )
@@ -39,7 +39,7 @@ def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(tmp_path) -> No
     assert "40 ok" in of_store and "clip (40 x" in of_store
     assert "40 clips of 5 films" in Tags(manifest._repr_html_()).text
     of_run = Tags(printable_run(run)._repr_html_())
-    assert "On unseen films, ridge" in of_run.text
+    assert "Whether ridge is better than a random order is not tested" in of_run.text
     assert of_run.tags == {"div", "p", "b", "table", "tr", "th", "td"}
 
 

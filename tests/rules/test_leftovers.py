@@ -95,7 +95,7 @@ def run_scene(root: Path, force: bool) -> Plain:
 
     def inputs(seed: int) -> Any:
         changes = (*ONE_PAIR, 'grid.models=["ridge"]', f"splits.seed={seed}")
-        protocol = quick("honest", *changes, replicates=2)
+        protocol = quick("honest-negatives", *changes, replicates=2)
         return gather(protocol, manifest, "made-up", stores)
 
     first, second = inputs(1), inputs(2)

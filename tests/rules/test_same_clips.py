@@ -318,7 +318,7 @@ def table_file(facts: Facts, path: Path, **cells: str) -> Path:
 
 
 def at_a_run(ours: Facts, theirs: Facts, folder: Path) -> None:
-    protocol = quick("honest", 'data.view="raw"', *ONE_PAIR)
+    protocol = quick("honest-negatives", 'data.view="raw"', *ONE_PAIR)
     gather(protocol, manifest_of(ours), "m", {"s": store_of(theirs, folder / "s")})
 
 
@@ -604,7 +604,7 @@ def linked(folder: Path, content: bytes) -> tuple[Manifest, Store]:
 
 
 def said_of_run(manifest: Manifest, store: Store, folder: Path) -> str:
-    protocol = quick("honest", 'data.view="raw"', *ONE_PAIR)
+    protocol = quick("honest-negatives", 'data.view="raw"', *ONE_PAIR)
     return str(gather(protocol, manifest, "m", {"s": store}).table.remarks)
 
 

@@ -189,6 +189,26 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(ws) -> None
     assert data.y.tolist() == y[y >= 0].tolist()
 
 
+def test_without_levels_the_only_yes_no_column_is_the_task(ws: Workspace) -> None:
+    rows, X = table_of_clips()
+    import_own(ws, rows, X)
+    ws(f"run honest --store own -o own {QUICK}")
+    check_against_sklearn(
+        ws, "own", "violent", rows, X, classes(rows, "violent", ("Yes",))
+    )
+    # Of two such columns, or of none, a person chooses.
+    for words, found in ((("Yes", "No"), "2 columns"), (("low", "high"), "no column")):
+        more = []
+        for number, row in enumerate(rows):
+            mood = {**row, "calm": words[number % 2]}
+            more.append(mood if found == "2 columns" else {**mood, "violent": ""})
+        ws.write_table("more.csv", more)
+        ws("manifest import more.csv -o films --force")
+        refused = ws(f"run honest --store own {QUICK}", code=2).err
+        assert f"have no level, and {found} with yes and no" in refused
+        assert "--task mood: anger: " in refused and "--task calm: " in refused
+
+
 @pytest.mark.parametrize(
     ("line", "message", "advice"),
     [
@@ -202,11 +222,6 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(ws) -> None
             "--task violnt",
             "did you mean 'violent'?",
             "of the columns violent, Rating Ben, mood",
-        ),
-        (
-            "",
-            "no clip of class 0 (EN)",
-            "one of your columns: violent, Rating Ben, mood",
         ),
     ],
 )

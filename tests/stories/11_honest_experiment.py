@@ -13,8 +13,7 @@ from stories.workspace import Workspace
 
 # The share of S among the EN and S clips of the twelve films of the paper: films differ much.
 SHARES = (0.0, 0.22, 0.27, 0.34, 0.36, 0.37, 0.46, 0.54, 0.69, 0.72, 0.73, 0.83)
-ONE_TASK = """--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]' --jobs 1"""
-QUICK = f"{ONE_TASK} --set report.concepts=false --set report.replicates=100"
+QUICK = "--jobs 1 --set report.concepts=false --set report.replicates=100"
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 PUBLISHED_SPLITS = """
 schema = "obygaze-protocol/1"
@@ -71,7 +70,9 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
 
     # A task that these clips do not have is no score of zero clips.
     without_hn = """--set 'data.where="level != HN"'"""
-    refused = ws(f"run honest --store planted -o no {without_hn}", code=1).text
+    refused = ws(
+        f"run honest-negatives --store planted -o no {without_hn}", code=1
+    ).text
     assert "the task HN_S has no clip of class 0 (HN)" in refused
     # Without HN clips, ENHN_S would be EN_S under a second name.
     assert "use --task EN_S to run only the tasks" in refused

@@ -86,7 +86,9 @@ def write_workspace(root, manifest, X: NDArray[Any], store: str = "sig") -> None
 TOLERANCES = ("models.pcbm-lr.tolerance=0.1", "models.pcbm-dt.tolerance=0.1")
 
 
-def quick(name: str = "honest", *changes: str, replicates: int = 60) -> Protocol:
+def quick(
+    name: str = "honest-negatives", *changes: str, replicates: int = 60
+) -> Protocol:
     return load_protocol(name, [f"report.replicates={replicates}", *changes])
 
 
@@ -112,7 +114,7 @@ def run_one_pair(path: Path, manifest: Manifest, X: NDArray[Any], *changes: str)
     path.mkdir(exist_ok=True)
     number = len(list(path.glob("store-*")))
     store = store_of(path / f"store-{number}", manifest, X)
-    protocol = quick("honest", *ONE_PAIR, *changes, replicates=2)
+    protocol = quick("honest-negatives", *ONE_PAIR, *changes, replicates=2)
     return run_on(path, protocol, manifest, {"x": store})
 
 

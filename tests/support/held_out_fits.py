@@ -106,7 +106,7 @@ class Way:
 def way_of(
     folder: Path,
     *changes: str,
-    name: str = "honest",
+    name: str = "honest-negatives",
     frames: int = 0,
     joined: bool = False,
     recipe: Recipe | None = None,

@@ -193,7 +193,7 @@ def made_run(
     results: Sequence[Mapping[str, Any]] = (),
     *,
     changes: Sequence[str] = ('report.lead=""', "report.contrast=[]"),
-    protocol: str = "honest",
+    protocol: str = "honest-negatives",
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     **about: Any,
 ) -> Run:

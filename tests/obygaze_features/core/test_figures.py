@@ -34,6 +34,7 @@ def figure_of_one_row() -> Any:
             axes,
             10,
             "a name & \x1b[2J that is too long for two lines of a label, $x_^$",
+            letters=34,
         )
         draw_dots(axes, [1, 3], [10, 10], "model", 6, about=["a <b> & c", "the\nother"])
     return figure

@@ -54,7 +54,9 @@ def inputs_of(tmp_path: Path, sign: int) -> Inputs:
         *("report.contrast=[]", 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'),
         *("report.concepts=false", 'grid.baselines=["all_positive"]'),
     )
-    return gather(quick("honest", *changes, replicates=20), manifest, "", {"x": store})
+    return gather(
+        quick("honest-negatives", *changes, replicates=20), manifest, "", {"x": store}
+    )
 
 
 def test_repaired_own_code_is_another_run(here: Path) -> None:
@@ -82,7 +84,7 @@ def test_stores_in_another_order_and_the_numbers_of_a_joined_one_are_another_run
         {"x": joined},
         {"x": store_of(tmp_path / "alike", manifest, values)},
     ):
-        identities.add(gather(quick("honest"), manifest, "", named).identity)
+        identities.add(gather(quick("honest-negatives"), manifest, "", named).identity)
     assert len(identities) == 4
 
 
@@ -94,6 +96,6 @@ def test_another_modality_of_a_concept_is_another_run_also_in_the_raw_view(tmp_p
     header = structs.replace(manifest.header, concepts=heard)
     identities = []
     for clips in (manifest, replace(manifest, header=header)):
-        protocol = quick("honest", "data.view=raw")
+        protocol = quick("honest-negatives", "data.view=raw")
         identities.append(gather(protocol, clips, "", {"x": store}).identity)
     assert identities[0] != identities[1]

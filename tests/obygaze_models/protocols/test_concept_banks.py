@@ -34,7 +34,9 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     splits = ["splits.kind=kfold", "splits.folds=2"] if n_films == 1 else []
     changes = ['grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1", *splits]
-    inputs = gather(quick("honest", *changes), manifest, "made-up", {"x": store})
+    inputs = gather(
+        quick("honest-negatives", *changes), manifest, "made-up", {"x": store}
+    )
     (run,) = store_runs(inputs)
     rows = np.flatnonzero(run.labels["EN_S"] >= 0)
     all_folds = [("EN_S", hold_out_nothing(run.table, rows))]
@@ -70,9 +72,9 @@ def test_vectors_that_were_found_on_test_clips_are_counted(tmp_path, monkeypatch
     changes += ["models.pcbm-lr.cross_fit=2", "report.compare=false", *ONE_PAIR]
     # Four folds of two models; vectors of the bottleneck had seen the clips.
     with pytest.raises(FixInput, match="4 of 8") as error:
-        run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
+        run_on(tmp_path, quick("honest-negatives", *changes), manifest, {"x": store})
     assert "used to find concept vectors" in error.value.details[0]
-    protocol = quick("honest", *changes, "leakage=warn")
+    protocol = quick("honest-negatives", *changes, "leakage=warn")
     for cell in models(run_on(tmp_path, protocol, manifest, {"x": store})):
         assert cell.leaked == (cell.n_clips if cell.model == "pcbm-lr" else 0)
 
@@ -127,7 +129,9 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(tmp_path) 
     manifest = films(4, 20, seed=5)
     store = store_of(tmp_path / "s", manifest, np.ones((len(manifest), 5)))
     changes = ('grid.models=["b"]', "report.contrast=[]", 'grid.train=["ENHN_S"]')
-    protocol = quick("honest", *changes, "models.b.kind=pcbm-lr", replicates=20)
+    protocol = quick(
+        "honest-negatives", *changes, "models.b.kind=pcbm-lr", replicates=20
+    )
     with pytest.raises(FixInput, match="do not differ, so that no direction separates"):
         run_on(tmp_path, protocol, manifest, {"s": store})
 

@@ -25,7 +25,7 @@ def hard(tmp_path: Path, *changes: str, models: str = '["ridge", "mlp"]') -> Run
     X[levels != "EN", 1] += 20.0
     store = store_of(tmp_path / "s", manifest, X)
     protocol = quick(
-        "honest", f"grid.models={models}", *SHORT, *changes, replicates=200
+        "honest-negatives", f"grid.models={models}", *SHORT, *changes, replicates=200
     )
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
@@ -85,10 +85,10 @@ def test_leaked_clips_leave_no_interval_and_no_p(n_leaked: int) -> None:
 
 def test_a_contrast_names_two_tasks() -> None:
     with pytest.raises(FixInput) as caught:
-        load_protocol("honest", ['report.contrast=["EN_S"]'])
+        load_protocol("honest-negatives", ['report.contrast=["EN_S"]'])
     assert "report.contrast: must list two training tasks" in caught.value.details[0]
     with pytest.raises(FixInput) as caught:
-        load_protocol("honest", ['report.contrast=["EN_S", "NS_S"]'])
+        load_protocol("honest-negatives", ['report.contrast=["EN_S", "NS_S"]'])
     assert "NS_S" in caught.value.details[0]
-    one = load_protocol("honest", ['grid.train=["EN_S"]'])
+    one = load_protocol("honest-negatives", ['grid.train=["EN_S"]'])
     assert one.contrast == ()

@@ -26,14 +26,16 @@ ONE_CELL = (
 
 def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> StoreRun:
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    inputs = gather(quick("honest", *ONE_CELL, *changes), manifest, "", {"s": store})
+    inputs = gather(
+        quick("honest-negatives", *ONE_CELL, *changes), manifest, "", {"s": store}
+    )
     (run,) = store_runs(inputs)
     return run
 
 
 def test_a_model_with_the_name_of_a_baseline_is_refused() -> None:
     with pytest.raises(FixInput) as error:
-        quick("honest", "models.random.kind=ridge")
+        quick("honest-negatives", "models.random.kind=ridge")
     assert "is the name of a baseline" in error.value.details[0]
 
 
@@ -72,7 +74,7 @@ def test_a_model_has_the_same_tests_alone_and_beside_others(tmp_path: Path) -> N
     found = []
     for models, train in ((["ridge", "mlp"], ["EN_S", "HN_S"]), (["mlp"], ["HN_S"])):
         grid = [f"grid.models={json.dumps(models)}", f"grid.train={json.dumps(train)}"]
-        protocol = quick("honest", *changes, *grid, replicates=2)
+        protocol = quick("honest-negatives", *changes, *grid, replicates=2)
         run = run_on(tmp_path, protocol, FILMS, {"x": store})
         rows = rows_of(run.predictions, model="mlp", train="HN_S")
         found.append([(row["clip_id"], row["seed"], row["score"]) for row in rows])

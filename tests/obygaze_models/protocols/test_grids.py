@@ -44,7 +44,9 @@ def layers(tmp_path: Path) -> str:
 
 def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(layers) -> None:
     def read(*changes: str) -> Any:
-        own = quick("honest", f"models.l.kind={layers}", 'grid.models=["l"]', *changes)
+        own = quick(
+            "honest-negatives", f"models.l.kind={layers}", 'grid.models=["l"]', *changes
+        )
         return candidates(own.models["l"])
 
     assert [c["layers"] for c in read("models.l.layers=[8, 4]")] == [(8, 4)]
@@ -72,7 +74,9 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(layers) -> 
 
 
 def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
-    model = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
+    model = quick("honest-negatives", "models.pcbm-lr.C.grid=[0.1, 1.0]").models[
+        "pcbm-lr"
+    ]
     assert len(candidates(model)) == 2
     for change, said in (
         ("models.pcbm-lr.C=[0.1, 1.0]", "{ grid = [...] } with several values"),
@@ -80,7 +84,7 @@ def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
         ("leakage.grid=['error']", "must be"),  # no setting of a model
     ):
         with pytest.raises(FixInput) as error:
-            quick("honest", change)
+            quick("honest-negatives", change)
         assert said in error.value.details[0]
 
 
@@ -94,7 +98,7 @@ ONE_PAIR = (
 def choosing(kind: str, *settings: str) -> Protocol:
     """The honest protocol with one model `x`, and few fits."""
     changes = [f"models.x.kind={kind}", 'grid.models=["x"]', *ONE_PAIR]
-    name = "honest"
+    name = "honest-negatives"
     if KINDS[kind].reads == "frames":
         name = "honest-frames"
         changes.append('report.lead=""')
@@ -135,14 +139,14 @@ def test_a_combination_that_diverges_is_not_chosen(store, tmp_path) -> None:
 
 def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
     with pytest.raises(FixInput) as error:
-        quick("honest", "models.mlp.max_epochs.grid=[3, 8]")
+        quick("honest-negatives", "models.mlp.max_epochs.grid=[3, 8]")
     assert list(error.value.details) == [
         "--set models.mlp.max_epochs.grid: must be at least min_epochs"
     ]
     by_task = "{ by_task = { HN_S = 2, other = 9 } }"
     with pytest.raises(FixInput, match="not valid"):
-        quick("honest", f"models.mlp.max_epochs={by_task}")
-    quick("honest", f"models.mlp.max_epochs={by_task}", 'grid.train=["EN_S"]')
+        quick("honest-negatives", f"models.mlp.max_epochs={by_task}")
+    quick("honest-negatives", f"models.mlp.max_epochs={by_task}", 'grid.train=["EN_S"]')
 
 
 def test_the_most_chosen_settings_were_chosen_together() -> None:

@@ -22,8 +22,8 @@ def test_a_protocol_with_all_its_keys_is_the_same_protocol(name: str) -> None:
 
 
 def test_a_key_with_its_default_is_shown(tmp_path) -> None:
-    few = call_obygaze("protocols", "show", "honest").ok().stdout
-    every = call_obygaze("protocols", "show", "honest", "--all").ok().stdout
+    few = call_obygaze("protocols", "show", "honest-negatives").ok().stdout
+    every = call_obygaze("protocols", "show", "honest-negatives", "--all").ok().stdout
     assert "replicates" not in few
     assert tomllib.loads(every)["report"]["replicates"] == 1000
     assert tomllib.loads(every)["models"]["mlp"]["dropout"] == 0.0

@@ -109,7 +109,7 @@ def test_a_joined_store_is_compared_with_its_parts_in_one_family() -> None:
 )
 def test_a_lead_or_a_printed_value_of_what_is_not_there_is_an_error(change, said):
     with pytest.raises(FixInput) as refused:
-        load_protocol("honest", [change])
+        load_protocol("honest-negatives", [change])
     (violation,) = refused.value.details
     assert said in str(violation)
 
@@ -123,6 +123,7 @@ LOGISTIC = "models.log.kind=logistic"
         (['grid.models=["ridge"]', 'report.lead="mlp"'], [], "unknown model 'mlp'"),
         (['report.lead=""', 'report.against="mlp"'], [], "needs report.lead"),
         (['grid.models=["svm"]'], [], "--set models.svm.kind=svm defines it"),
+        (["models.svm.C=1"], [], "needs a kind: --set models.svm.kind=svm gives"),
         (
             ['grid.models=["ridge"]', "fit.seeds=2"],
             [],
@@ -142,7 +143,7 @@ LOGISTIC = "models.log.kind=logistic"
 )
 def test_what_is_typed_and_cannot_be_done_is_an_error(changes, asked, said) -> None:
     with pytest.raises(FixInput) as refused:
-        load_protocol("honest", changes, asked)
+        load_protocol("honest-negatives", changes, asked)
     (violation,) = refused.value.details
     assert said in str(violation)
 
@@ -151,7 +152,7 @@ def test_a_protocol_keeps_what_its_run_can_do() -> None:
     for name in protocol_names():
         load_protocol(name)
     # A lead of the protocol that --set excludes is no error.
-    load_protocol("honest", ['grid.models=["mlp"]', "fit.seeds=2"])
+    load_protocol("honest-negatives", ['grid.models=["mlp"]', "fit.seeds=2"])
     of_file = b"""schema = "obygaze-protocol/1"
         fit.seeds = 2
         splits.kind = "nested"
@@ -161,15 +162,17 @@ def test_a_protocol_keeps_what_its_run_can_do() -> None:
     """
     parse_protocol(of_file, "mine.toml", ['grid.models=["ridge"]'])
     by_task = 'models.log.C={by_task={"mood=sad"=0.1, EN_S=0.1, other=1.0}}'
-    load_protocol("honest", [LOGISTIC, by_task], ["mood"])
+    load_protocol("honest-negatives", [LOGISTIC, by_task], ["mood"])
 
 
 def test_models_that_a_run_leaves_out_do_not_change_what_it_asks_about() -> None:
     kept = ["ridge", "mlp"]
     # A run asks about all models of a list, so no list is made where nobody typed one.
-    protocol = load_protocol("honest").with_models(kept)
+    protocol = load_protocol("honest-negatives").with_models(kept)
     assert (protocol.grid.models, protocol.model_names) == ((), kept)
-    protocol = load_protocol("honest", ['grid.models=["ridge", "pcbm-lr", "mlp"]'])
+    protocol = load_protocol(
+        "honest-negatives", ['grid.models=["ridge", "pcbm-lr", "mlp"]']
+    )
     assert [*protocol.with_models(kept).grid.models] == kept
 
 

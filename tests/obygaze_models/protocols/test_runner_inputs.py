@@ -69,7 +69,7 @@ class TestMissing:
         X = planted(manifest).astype(np.float64)
         rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
         X[[5, 9], 2] = 1e300
-        protocol = quick("honest", *RIDGE)
+        protocol = quick("honest-negatives", *RIDGE)
         store = made_store(tmp_path / "s", rows, {"clip": X})
         (features,) = gather(protocol, manifest, "", {"x": store}).stores
         bad = [manifest.clip_ids[5], manifest.clip_ids[9]]
@@ -89,12 +89,12 @@ class TestMissing:
         with pytest.raises(
             NotFound, match="none of the 120 clips of the manifest has features in this"
         ) as error:
-            run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+            run_on(tmp_path, quick("honest-negatives", *RIDGE), manifest, {"x": store})
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
 
     def test_what_names_no_store_and_no_manifest(self, manifest, tmp_path):
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick("honest", *RIDGE, "features.other.array=clip")
+        protocol = quick("honest-negatives", *RIDGE, "features.other.array=clip")
         with pytest.raises(FixUsage, match="no store of this run has the name 'other'"):
             gather(protocol, manifest, "", {"x": store})
         with pytest.raises(FixUsage, match="expected the name of a manifest"):
@@ -102,13 +102,15 @@ class TestMissing:
 
     def test_models_without_a_store(self, manifest: Manifest) -> None:
         with pytest.raises(FixUsage, match="models need features"):
-            gather(quick("honest"), manifest, "", {})
+            gather(quick("honest-negatives"), manifest, "", {})
 
 
 class TestOnDisk:
     @pytest.fixture
     def protocol(self) -> Protocol:
-        return quick("honest", 'grid.models=["ridge", "mlp"]', *ONE_PAIR, *SHORT)
+        return quick(
+            "honest-negatives", 'grid.models=["ridge", "mlp"]', *ONE_PAIR, *SHORT
+        )
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
@@ -305,7 +307,9 @@ def test_a_film_that_was_replaced_after_the_extraction_is_a_limit(
     for clip in manifest:
         rows.append(Row(clip.clip_id, clip.movie_id, video_bytes=9))
     store = made_store(tmp_path / "s", rows, {"clip": planted(manifest)})
-    run = run_on(tmp_path, quick("honest", *RIDGE, *ONE_PAIR), manifest, {"x": store})
+    run = run_on(
+        tmp_path, quick("honest-negatives", *RIDGE, *ONE_PAIR), manifest, {"x": store}
+    )
     (limit,) = [one for one in find_limits(run) if one.name == "replaced films"]
     assert limit.text == (
         "The files of these videos were replaced after their features were extracted:"
@@ -321,14 +325,14 @@ def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(tmp_path) -> 
         clips.append(replace(clip, scene=None, start_s=None, end_s=None, concepts=()))
     manifest = films(3, 12).with_clips(clips)
     names = ("neighbour", "oracle")
-    protocol = without_models(quick("honest", "data.view=raw"), *names)
+    protocol = without_models(quick("honest-negatives", "data.view=raw"), *names)
     with pytest.raises(FixInput, match=NOTHING):
         run_on(tmp_path, protocol, manifest, {})
     # Beside a model, a listed baseline that is missing is named.
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     for listed, said in ((f"{list(names)}", names), ('["random"]', ())):
         changes = (f"grid.baselines={listed}", 'grid.models=["ridge"]', *ONE_PAIR)
-        protocol = quick("honest", "data.view=raw", *changes, replicates=2)
+        protocol = quick("honest-negatives", "data.view=raw", *changes, replicates=2)
         remarks = run_on(tmp_path, protocol, manifest, {"x": store}).about["remarks"]
         assert [name for name in names if name in remarks.get("baselines", "")] == [
             *said
@@ -341,7 +345,7 @@ def test_a_feature_that_is_the_label_is_refused(tmp_path: Path) -> None:
     is_sure = np.array([clip.level == "S" for clip in manifest])
     X[:, 3] = np.where(is_sure, -1.0, 1.0)
     store = store_of(tmp_path / "s", manifest, X)
-    protocol = quick("honest", *RIDGE, *ONE_PAIR, "data.view=raw")
+    protocol = quick("honest-negatives", *RIDGE, *ONE_PAIR, "data.view=raw")
     with pytest.raises(
         FixInput, match=r"feature 3 of x is the label of EN_S: .* clips"
     ):

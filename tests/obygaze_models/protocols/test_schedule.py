@@ -42,7 +42,7 @@ class TestFixed:
     def test_a_value_that_nobody_has(self) -> None:
         changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')
         with pytest.raises(FixInput, match="no clip has '9' in the column level"):
-            plan(quick("honest", *changes), films())
+            plan(quick("honest-negatives", *changes), films())
 
     def test_a_clip_without_a_value_is_refused(self) -> None:
         """It neither trained nor tested, and nothing said so."""
@@ -52,7 +52,9 @@ class TestFixed:
         parts |= {first: "", second: "", third: "test"}
         changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
         with pytest.raises(FixInput, match=r"2 of .* have no value in the column part"):
-            plan(quick("honest", *changes), manifest.with_column("part", parts))
+            plan(
+                quick("honest-negatives", *changes), manifest.with_column("part", parts)
+            )
 
 
 def released_manifest() -> Manifest:
@@ -101,7 +103,9 @@ class TestPublished:
 class TestTasks:
     def test_a_task_without_one_class_is_refused(self) -> None:
         protocol = quick(
-            "honest", "tasks.X.positive=level == S and not concept", 'grid.test=["X"]'
+            "honest-negatives",
+            "tasks.X.positive=level == S and not concept",
+            'grid.test=["X"]',
         )
         with pytest.raises(FixInput) as caught:
             plan(protocol, films())
@@ -115,7 +119,7 @@ class TestTasks:
             FixInput, match=r"the task HN_S has no clip of class 0 \(HN\)"
         ):
             plan(
-                quick("honest"),
+                quick("honest-negatives"),
                 films().with_clips(c for c in films() if c.level != "HN"),
             )
 
@@ -157,13 +161,22 @@ def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
     with pytest.raises(
         FixInput, match=r"no clip has the movie_id 'tt000001' \(did you mean"
     ):
-        plan(quick("honest", *splits, f"splits.never=['{A}', 'tt000001']"), FILMS)
+        plan(
+            quick("honest-negatives", *splits, f"splits.never=['{A}', 'tt000001']"),
+            FILMS,
+        )
     with pytest.raises(FixInput, match="names every movie_id"):
-        plan(quick("honest", *splits, f"splits.never={list(FILMS.films)}"), FILMS)
+        plan(
+            quick("honest-negatives", *splits, f"splits.never={list(FILMS.films)}"),
+            FILMS,
+        )
     # A film that data.where leaves out is known.
     plan(
         quick(
-            "honest", *splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"'
+            "honest-negatives",
+            *splits,
+            f"splits.never=['{A}']",
+            f'data.where=movie_id != "{A}"',
         ),
         FILMS,
     )
@@ -173,7 +186,7 @@ def test_a_group_that_is_a_number_is_named_in_any_spelling() -> None:
     houses = {clip.clip_id: str(int(clip.movie_id[2:]) % 3) for clip in FILMS}
     manifest = FILMS.with_column("house", houses)
     asked = ("splits.kind=nested", "splits.column=house", 'splits.never=["1.0"]')
-    found, _ = plan(quick("honest", *asked), manifest)
+    found, _ = plan(quick("honest-negatives", *asked), manifest)
     for of_pair in found.values():
         tested = {manifest.clip_ids[row] for held in of_pair for row in held.test}
         assert {houses[clip] for clip in tested} == {"0", "2"}

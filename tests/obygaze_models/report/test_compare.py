@@ -122,7 +122,7 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(tmp_path) -> No
     late = replace(first, start_s=200.0, end_s=202.5)
     moved = manifest.with_clips([late, *others])
     changes = ('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
-    protocol = without_models(quick("honest", *changes), "neighbour")
+    protocol = without_models(quick("honest-negatives", *changes), "neighbour")
     runs = []
     for name, clips in {"before": manifest, "after": moved}.items():
         path = tmp_path / "manifests" / f"{name}.toml"

@@ -80,7 +80,7 @@ def run_of(folder, tests, results=(), *changes, manifest=None, **about) -> Run:
     whole = {
         "format": RUN_FORMAT,
         "identity": "x",
-        "protocol": load_protocol("honest", asked).to_json(),
+        "protocol": load_protocol("honest-negatives", asked).to_json(),
         "stores": {"s": STORE},
         "sizes": {},
         "remarks": {},

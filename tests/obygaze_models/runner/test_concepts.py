@@ -33,7 +33,9 @@ CHANGES = (
 
 def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> Inputs:
     store = store_of(folder / "store", manifest, planted(manifest, strength=strength))
-    return gather(quick("honest", *CHANGES, *more), manifest, "made-up", {"x": store})
+    return gather(
+        quick("honest-negatives", *CHANGES, *more), manifest, "made-up", {"x": store}
+    )
 
 
 def tables_of(inputs: Inputs) -> tuple[Rows, Rows]:

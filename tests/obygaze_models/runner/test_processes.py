@@ -30,7 +30,15 @@ def test_a_signal_ends_every_process(tmp_path, number, to_all, code) -> None:
     endless = "models.mlp.min_epochs=1000000", "models.mlp.max_epochs=1000000"
     changes = ('grid.models=["ridge", "mlp"]', *endless)
     words = [word for change in changes for word in ("--set", change)]
-    command = [sys.executable, "-m", "obygaze", "-C", str(tmp_path), "run", "honest"]
+    command = [
+        sys.executable,
+        "-m",
+        "obygaze",
+        "-C",
+        str(tmp_path),
+        "run",
+        "honest-negatives",
+    ]
     command += ["--store", "sig", "-o", "a", "--jobs", "2", *words]
     (tmp_path / "runs").mkdir()
     process = subprocess.Popen(

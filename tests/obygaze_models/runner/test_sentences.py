@@ -69,7 +69,7 @@ def zero_shot(texts: Path, *changes: str) -> list[str]:
 
 
 def run(tmp_path, manifest, store, *changes, n=60) -> Run:
-    protocol = quick("honest", *changes, replicates=n)
+    protocol = quick("honest-negatives", *changes, replicates=n)
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
 
@@ -127,7 +127,7 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
 
     def refused(error: type[Exception], what: str, *changes: str) -> None:
         with pytest.raises(error, match=what):
-            protocol = quick("honest", *zero_shot(texts, *changes))
+            protocol = quick("honest-negatives", *zero_shot(texts, *changes))
             gather(protocol, manifest, "made-up", {"x": store})
 
     refused(NotFound, "no attribute 'suer'", "models.said.positive=suer")
@@ -138,14 +138,14 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
     refused(Mismatch, "different embedding spaces", f"models.said.texts={other}")
     grid = 'models.said.positive.grid=["sure", "plain"]'
     with pytest.raises(FixInput) as caught:
-        quick("honest", *zero_shot(texts), grid)
+        quick("honest-negatives", *zero_shot(texts), grid)
     assert "must be one value, not a grid" in str(caught.value.details)
 
 
 def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) -> None:
     manifest, _, store, vectors, _ = world
     path = write_sentences(tmp_path / "t.npz", vectors)
-    protocol = quick("honest", *zero_shot(path, *ONE_PAIR))
+    protocol = quick("honest-negatives", *zero_shot(path, *ONE_PAIR))
 
     def identity() -> str:
         return gather(protocol, manifest, "made-up", {"x": store}).identity
@@ -159,7 +159,7 @@ def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) 
 def test_concept_vectors_of_sentences_are_the_same_in_every_fold(tmp_path, world):
     manifest, X, store, vectors, texts = world
     changes = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]', *ONE_PAIR)
-    protocol = quick("honest", *changes)
+    protocol = quick("honest-negatives", *changes)
     (stored,) = store_runs(gather(protocol, manifest, "made-up", {"x": store}))
     model = build("pcbm-lr", protocol.models["pcbm-lr"].settings)
     expected = np.stack(

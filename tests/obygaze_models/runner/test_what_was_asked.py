@@ -41,7 +41,7 @@ def test_the_table_of_concepts_is_of_the_settings_that_folds_chose(tmp_path) -> 
 
     def found(*changes: str) -> Run:
         return run_on(
-            tmp_path, quick("honest", *BOTTLENECK, *changes), manifest, stores
+            tmp_path, quick("honest-negatives", *BOTTLENECK, *changes), manifest, stores
         )
 
     chosen = found("models.pcbm-lr.C={ grid = [1.0, 0.000001] }")
@@ -59,7 +59,7 @@ def test_concepts_have_no_p_where_the_order_of_clips_is_unknown(tmp_path: Path) 
     nowhere = {"scene": None, "start_s": None, "end_s": None}
     unordered = manifest.with_clips(replace(clip, **nowhere) for clip in manifest)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    protocol = quick("honest", *BOTTLENECK)
+    protocol = quick("honest-negatives", *BOTTLENECK)
     known, unknown = (
         run_on(tmp_path, protocol, clips, {"x": store}).table("concepts.csv")
         for clips in (manifest, unordered)
@@ -103,7 +103,7 @@ def test_the_first_array_answers_unless_another_is_asked_for(tmp_path: Path) -> 
         ({"seen": seen}, ('data.array=["clip"]',), "array clip"),
         ({"seen": seen, "said": said}, (), "array pooled of seen, array words of said"),
     ):
-        protocol = quick("honest", *ONE_PAIR, *RIDGE, *asked, replicates=2)
+        protocol = quick("honest-negatives", *ONE_PAIR, *RIDGE, *asked, replicates=2)
         run = run_on(tmp_path, protocol, manifest, stores)
         assert f"visual view, {shown};" in result_text(run).splitlines()[1]
         aps.append(run.models[0].value("ap"))
@@ -119,7 +119,9 @@ def test_no_pattern_matches_a_join(tmp_path: Path) -> None:
     recipe = Recipe.unknown("the importer", {"backbone": "a + b"})
     stores["import"] = store_of(tmp_path / "import", manifest, X, recipe=recipe)
     printed = [PaperValue("ap", 0.5, backbone=one) for one in ("*", "* + *")]
-    protocol = quick("honest", *ONE_PAIR, 'grid.models=["ridge"]', replicates=2)
+    protocol = quick(
+        "honest-negatives", *ONE_PAIR, 'grid.models=["ridge"]', replicates=2
+    )
     protocol = replace(protocol, paper=tuple(printed))
     run = run_on(tmp_path, protocol, manifest, stores)
     is_beside_paper = {}
