@@ -32,7 +32,7 @@ from obygaze_models.evaluation.results import (
     RunSettings,
     results,
 )
-from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
+from obygaze_models.evaluation.tables import RESULTS, RunRow, rows_as_dicts
 from obygaze_models.protocols.schema import Task
 from obygaze_models.report.lookup import explain_invalid_runs, find_task, pair_name
 from obygaze_models.report.tables import (
@@ -265,7 +265,9 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
             of_run = {"store": str(number), "model": name}
             why_not = of_other_kind.get(number, problem)
             if number not in shared or problem or len(shared) < 2 or 0 not in shared:
-                rows.append({**of.row(metric), **of_run, "why_not": why_not})
+                # The row of a run is no row of one results.csv.
+                value = {name: of.row(metric)[name] for name in RESULTS}
+                rows.append({**value, **of_run, "why_not": why_not})
             else:
                 tests.append(shared[number].assign(**of_run, is_model=True))
     if tests:

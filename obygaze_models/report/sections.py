@@ -46,6 +46,7 @@ from obygaze_models.report.lookup import (
 )
 from obygaze_models.report.tables import (
     DASH,
+    CountCell,
     DifferenceCell,
     NumberCell,
     PValueCell,
@@ -59,7 +60,6 @@ from obygaze_models.runner.answer import (
     asked_results,
     best_baseline,
     compared_metric,
-    films_text,
     films_with_value,
     has_values_of_table,
     intervals_hold_for,
@@ -67,7 +67,7 @@ from obygaze_models.runner.answer import (
     shown_metrics,
     view_text,
 )
-from obygaze_models.runner.files import ResultRows, Run
+from obygaze_models.runner.files import ResultRows, Run, numbered_rows
 from obygaze_models.runner.labels import RunLabels
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
@@ -159,17 +159,22 @@ def _result(run: Run, cell: ResultRows) -> RunRow:
     row = cell.row(metric)
     shown: RunRow = {"model": label(run, cell)}
     for of in shown_metrics(run):
-        shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
+        shown[metric_name(of)] = NumberCell.of(cell.row(of))
     baseline = best_baseline(run, cell, metric)
     return {
         **shown,
         "best baseline": DASH if baseline is None else label(run, baseline),
-        f"{metric_name(metric)} of the baseline": NumberCell(row["baseline_value"]),
-        "p": PValueCell(row["p"]),
+        f"{metric_name(metric)} of the baseline": NumberCell.of(row, "baseline_value"),
+        "p": PValueCell.of(row),
         "better?": row["verdict"] or DASH,
-        _compared_units(run): films_text(row),
-        "leaked": n_leaked(cell),
+        _compared_units(run): CountCell.of_films(row),
+        "leaked": _leaked(cell),
     }
+
+
+def _leaked(cell: ResultRows) -> CountCell:
+    """Return the number of leaked test clips, or 0 for a model that is not trained."""
+    return CountCell.of(cell.whole, "leaked") if cell.is_trained else CountCell(0)
 
 
 def _compared_units(run: Run) -> str:
@@ -213,14 +218,14 @@ def _difference(run: Run, row: RunRow) -> RunRow:
         "first": label(run, first),
         "second": label(run, second),
         "metric": metric_name(row["metric"]),
-        "of first": NumberCell(row["first"]),
-        "of second": NumberCell(row["second"]),
+        "of first": NumberCell.of(row, "first"),
+        "of second": NumberCell.of(row, "second"),
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
-        "clips": row["clips"],
-        _compared_units(run): films_text(row),
+        "clips": CountCell.of(row, "clips"),
+        _compared_units(run): CountCell.of_films(row),
         "first better?": row["verdict"],
-        "leaked": row["leaked"],
+        "leaked": CountCell.of(row, "leaked"),
     }
 
 
@@ -278,7 +283,7 @@ def section_of_films(run: Run, titles: Titles) -> Section:
     is_better = {}
     for cell in shown:
         of_cell = cell.of_films(metric)
-        values[label(run, cell)] = {row["film"]: row["value"] for row in of_cell}
+        values[label(run, cell)] = {row["film"]: row for row in of_cell}
         if cell.is_model:
             counted = {row["film"]: row["films_better"] for row in of_cell}
             is_better[label(run, cell)] = counted
@@ -289,9 +294,9 @@ def section_of_films(run: Run, titles: Titles) -> Section:
         if not run.holds_out_groups:
             # A group of films, such as a director, has a name but no id.
             row["id"] = film
-        row["clips"] = of_film["clips"]
+        row["clips"] = CountCell.of(of_film, "clips")
         for name, of_films in values.items():
-            row[name] = NumberCell(of_films.get(film, math.nan))
+            row[name] = NumberCell.of(of_films.get(film))
             if name in is_better:
                 found = is_better[name].get(film, math.nan)
                 row[f"{name} better?"] = BETTER_WORDS.get(found, DASH)
@@ -312,7 +317,7 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     """
     section = Section("paper", "Beside the paper")
     by_name = {cell.name: cell for cell in run.cells}
-    rows = rows_as_dicts(run.results[run.results["paper"].notna()])
+    rows = numbered_rows(run.results[run.results["paper"].notna()])
     for row in rows:
         row["cell"] = by_name[row["train"], row["test"], row["store"], row["model"]]
     of_cells = [row for row in rows if not row["film"]]
@@ -350,14 +355,14 @@ def _cell_of_paper(row: RunRow) -> RunRow:
         "trained on": cell.train if cell.is_trained else DASH,
         "tested on": cell.test,
         **_beside_paper(shown),
-        "leaked": n_leaked(cell),
+        "leaked": _leaked(cell),
     }
 
 
 def _beside_paper(row: RunRow) -> RunRow:
     return {
-        "this run": NumberCell(row["value"], sd=row["sd"]),
-        "paper": NumberCell(row["paper"], sd=row["paper_sd"]),
+        "this run": NumberCell.with_sd(row, "value", "sd"),
+        "paper": NumberCell.with_sd(row, "paper", "paper_sd"),
     }
 
 

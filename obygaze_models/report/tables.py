@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.rendering import environment
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_models.evaluation.tables import RunRow
-from obygaze_models.runner.answer import short, short_p
+from obygaze_models.runner.answer import films_text, short, short_p
+from obygaze_models.runner.files import NUMBER_OF_ROW
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,6 +51,20 @@ Cells = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
+class InResults:
+    """The cells of results.csv that a cell of a page shows: a row, from 1, and its columns."""
+
+    row: int
+    columns: Sequence[str]
+
+    @classmethod
+    def of(cls, row: RunRow, *columns: str) -> InResults | None:
+        """Return the source of a cell, or None for a row that is not of results.csv."""
+        number = row.get(NUMBER_OF_ROW)
+        return cls(number, columns) if number else None
+
+
+@dataclass(frozen=True)
 class NumberCell:
     """A number in a cell, with its interval or standard deviation. Missing numbers are NaN."""
 
@@ -57,13 +72,23 @@ class NumberCell:
     low: float = math.nan
     high: float = math.nan
     sd: float = math.nan
+    source: InResults | None = None
 
     @classmethod
-    def of(cls, row: RunRow | None) -> NumberCell:
-        """Return the value of a row of results.csv, with its interval."""
+    def of(cls, row: RunRow | None, column: str = "value") -> NumberCell:
+        """Return a column of a row of results.csv, and for a value its interval."""
         if row is None:
             return NO_NUMBER
-        return cls(row["value"], row["low"], row["high"])
+        if column != "value":
+            return cls(row[column], source=InResults.of(row, column))
+        source = InResults.of(row, "value", "low", "high")
+        return cls(row["value"], row["low"], row["high"], source=source)
+
+    @classmethod
+    def with_sd(cls, row: RunRow, column: str, sd: str) -> NumberCell:
+        """Return a column of a row of results.csv, with the column of its standard deviation."""
+        columns = [column, sd] if math.isfinite(row[sd]) else [column]
+        return cls(row[column], sd=row[sd], source=InResults.of(row, *columns))
 
     @property
     def short(self) -> str:
@@ -101,13 +126,6 @@ class DifferenceCell(NumberCell):
     A difference that would look like 0 with two decimals has more decimals, at most nine.
     """
 
-    @classmethod
-    def of(cls, row: RunRow | None) -> NumberCell:
-        """Return the mean over films of a row of results.csv, with its interval."""
-        if row is None:
-            return NO_NUMBER
-        return cls(row["value"], row["low"], row["high"])
-
     @property
     def digits(self) -> int:
         """The number of decimals."""
@@ -119,19 +137,48 @@ class PValueCell:
     """A p in a cell. A missing p is NaN."""
 
     value: float
+    source: InResults | None = None
 
     @classmethod
-    def of(cls, row: RunRow | None) -> PValueCell:
-        """Return the p of a row of results.csv, or NaN without a row."""
-        return cls(math.nan if row is None else row["p"])
+    def of(cls, row: RunRow) -> PValueCell:
+        """Return the p of a row of results.csv."""
+        return cls(row["p"], InResults.of(row, "p"))
 
     def __str__(self) -> str:
         """Return three decimals, or a dash for NaN."""
         return DASH if math.isnan(self.value) else short_p(self.value)
 
 
+@dataclass(frozen=True)
+class CountCell:
+    """A count in a cell, or a text of counts, such as `11 of 12`."""
+
+    value: int | str
+    source: InResults | None = None
+
+    @classmethod
+    def of(cls, row: RunRow, column: str) -> CountCell:
+        """Return a count of a row of results.csv."""
+        return cls(int(row[column]), InResults.of(row, column))
+
+    @classmethod
+    def of_films(cls, row: RunRow) -> CountCell:
+        """Return the number of films in which the first side of a row is better."""
+        columns = ("films_better", "films_compared", "films_equal")
+        return cls(films_text(row), InResults.of(row, *columns))
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 NO_NUMBER = NumberCell(math.nan)
-NUMERIC = (int, NumberCell, PValueCell)
+
+
+def is_numeric(cell: Any) -> bool:
+    """Return whether a cell is a number."""
+    if isinstance(cell, CountCell):
+        return isinstance(cell.value, int)
+    return isinstance(cell, int | NumberCell | PValueCell)
 
 
 @dataclass(frozen=True)
@@ -174,7 +221,7 @@ class ResultTable:
         are_numeric = [True] * len(self.headers)
         for row in self.cells:
             for number, cell in enumerate(row):
-                are_numeric[number] &= isinstance(cell, NUMERIC)
+                are_numeric[number] &= is_numeric(cell)
         return are_numeric
 
     def as_text(self) -> str:
@@ -228,9 +275,11 @@ def _cell_parts(cell: Any) -> list[Any]:
 
     Missing values are "".
     """
-    parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 3]
+    parts: list[Any] = [cell, *[None] * 3]
     if isinstance(cell, NumberCell):
-        parts = [*astuple(cell)]
+        parts = [cell.value, cell.low, cell.high, cell.sd]
+    elif isinstance(cell, PValueCell | CountCell):
+        parts[0] = cell.value
     # NaN is the only value that differs from itself.
     return ["" if part in (None, DASH) or part != part else part for part in parts]
 
@@ -240,6 +289,11 @@ def cell_parts(cell: Any) -> tuple[str, str]:
     if isinstance(cell, NumberCell):
         return cell.short, cell.interval
     return str(cell), ""
+
+
+def source_of(cell: Any) -> InResults | None:
+    """Return the cells of results.csv that a cell shows, or None for all other cells."""
+    return getattr(cell, "source", None)
 
 
 def latex_text(text: object) -> str:
@@ -262,5 +316,6 @@ def _environment() -> Environment:
     made = environment("obygaze_models.report")
     made.filters |= {"latex": latex_text, "slug": slug}
     made.globals |= {"version": __version__, "cell_parts": cell_parts}
+    made.globals["source_of"] = source_of
     made.globals |= {"light": COLORS, "dark": DARK_COLORS}
     return made

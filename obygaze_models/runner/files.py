@@ -76,6 +76,8 @@ RUN_KEYS = (
 NO_ROW: RunRow = {
     name: "" if kind is str else math.nan for name, kind in RESULTS.items()
 }
+# The key of a row for its place in results.csv, from 1; 0 for values that are not in this file.
+NUMBER_OF_ROW = "row"
 RUN_AGAIN = "repeat the same obygaze run with --force"
 
 
@@ -108,6 +110,14 @@ def run_settings(about: Mapping[str, Any]) -> RunSettings:
     )
 
 
+def numbered_rows(results: pd.DataFrame) -> list[RunRow]:
+    """Return rows of results.csv, each with its place in the file."""
+    rows = rows_as_dicts(results)
+    for number, row in zip(results.index.tolist(), rows, strict=True):
+        row[NUMBER_OF_ROW] = number + 1
+    return rows
+
+
 @dataclass(frozen=True, eq=False)
 class ResultRows:
     """The rows of results.csv of one model or baseline in one pair of tasks.
@@ -121,7 +131,7 @@ class ResultRows:
     rows: Mapping[str, Sequence[RunRow]]
 
     @property
-    def _whole(self) -> RunRow:
+    def whole(self) -> RunRow:
         """The row over all films of the first metric."""
         return next(iter(self.rows.values()))[0]
 
@@ -148,52 +158,52 @@ class ResultRows:
     @property
     def clips(self) -> int:
         """The number of tested clips."""
-        return int(self._whole["clips"])
+        return int(self.whole["clips"])
 
     @property
     def positive(self) -> int:
         """The number of tested clips of class 1."""
-        return int(self._whole["positive"])
+        return int(self.whole["positive"])
 
     @property
     def films(self) -> int:
         """The number of films, or groups of films, of the tested clips."""
-        return int(self._whole["films"])
+        return int(self.whole["films"])
 
     @property
     def leaked(self) -> int:
         """The number of tested clips that were used in training or selection."""
-        return int(self._whole["leaked"])
+        return int(self.whole["leaked"])
 
     @property
     def copies(self) -> int:
         """The number of tested clips that training used under another id only."""
-        return int(self._whole["copies"])
+        return int(self.whole["copies"])
 
     @property
     def same_film(self) -> int:
         """The number of tested clips that are not leaked, but whose films have training clips."""
-        return int(self._whole["same_film"])
+        return int(self.whole["same_film"])
 
     @property
     def basis(self) -> str:
         """The relation of tested clips and training (`evaluation.basis`)."""
-        return str(self._whole["basis"])
+        return str(self.whole["basis"])
 
     @property
     def test_set(self) -> int:
         """The number of the set of tested clips; results with one number tested the same clips."""
-        return int(self._whole["test_set"])
+        return int(self.whole["test_set"])
 
     @property
     def is_averaged(self) -> bool:
         """Whether values are means over fits; if not, they are pooled over folds."""
-        return bool(self._whole["averaged"])
+        return bool(self.whole["averaged"])
 
     @property
     def asked(self) -> float:
         """The place among the results that the run is about, from 1; NaN for all others."""
-        return float(self._whole["asked"])
+        return float(self.whole["asked"])
 
     @property
     def pair(self) -> Pair:
@@ -209,12 +219,12 @@ class ResultRows:
     @property
     def is_model(self) -> bool:
         """Whether it is of a model, and not of a baseline."""
-        return str(self._whole["kind"]).endswith("model")
+        return str(self.whole["kind"]).endswith("model")
 
     @property
     def is_trained(self) -> bool:
         """Whether its scores depend on the training clips."""
-        return not str(self._whole["kind"]).startswith("untrained")
+        return not str(self.whole["kind"]).startswith("untrained")
 
     @property
     def knows_films(self) -> bool:
@@ -360,7 +370,7 @@ class Run:
         found = []
         for name, of_name in rows.groupby([*CELL], sort=False):
             of_metrics: dict[str, list[RunRow]] = {}
-            for row in rows_as_dicts(of_name):
+            for row in numbered_rows(of_name):
                 of_metrics.setdefault(row["metric"], []).append(row)
             found.append(ResultRows(name, of_metrics))
         return found
@@ -380,7 +390,7 @@ class Run:
     @cached_property
     def differences(self) -> list[RunRow]:
         """The rows of results.csv with a difference of two cells, over all films."""
-        return rows_as_dicts(self.results[self.results["against_model"] != ""])
+        return numbered_rows(self.results[self.results["against_model"] != ""])
 
     @property
     def is_of_saved_model(self) -> bool:

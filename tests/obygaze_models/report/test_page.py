@@ -2,8 +2,10 @@
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -91,6 +93,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def written(run: Run) -> list[Path]:
     return write_report([run.folder])
+
+
+def test_a_report_computes_nothing_again(run: Run, written, tmp_path) -> None:
+    computing = ("cells.py", "bootstrap.py", "film_tests.py", "group_tests.py")
+    called = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if (
+            event == "call"
+            and path.parent.name == "evaluation"
+            and path.name in computing
+        ):
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        write_report([run.folder], tmp_path / "again.html")
+    finally:
+        sys.setprofile(None)
+    assert called == []
 
 
 def short(value: float) -> str:
