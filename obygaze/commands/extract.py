@@ -212,12 +212,13 @@ def plan(
     device: str,
     workers: int | None,
 ) -> Result:
-    """Count missing clips, measure one clip, and estimate the time of a run.
+    """Count missing clips, measure a few clips, and estimate the time of a run.
 
-    One clip is decoded and computed with each backbone. The devices h100 and a100 need not be in
-    this machine: their time is estimated from the operations that the card states. If a GPU would
-    wait for decoded clips, the plan states how many cores would keep it busy. No store is created
-    or changed, and no weights are downloaded: `obygaze backbones fetch` downloads missing weights.
+    Clips that a run decodes together are decoded, and one of them is computed with each backbone.
+    The devices h100 and a100 need not be in this machine: their time is estimated from the
+    operations that the card states. If a GPU would wait for decoded clips, the plan states how many
+    cores would keep it busy. No store is created or changed, and no weights are downloaded:
+    `obygaze backbones fetch` downloads missing weights.
     The exit code is 5 if `extract run` would refuse to add to a store.
 
     Examples:

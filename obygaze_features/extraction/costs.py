@@ -1,4 +1,4 @@
-"""Estimate the time of a run from one clip: `obygaze extract plan`.
+"""Estimate the time of a run from a few clips: `obygaze extract plan`.
 
 While a GPU computes a clip, the cores decode the next clips. The slower one of the GPU and the
 cores determines the time of the run. If the cores are slower, the GPU waits for them.
@@ -31,7 +31,7 @@ from obygaze_features.extraction.compute import (
     clip_threads,
     make_computer,
 )
-from obygaze_features.extraction.decoding import RowDecoder
+from obygaze_features.extraction.decoding import RowDecoder, choose_sweep_rows
 from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
@@ -42,6 +42,7 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clock
+from obygaze_features.store.layout import CLIPS_OF_A_BLOCK
 from obygaze_features.video.pool import DecodePool
 
 # The number of clips that `plan` tries to decode until one can be read.
@@ -189,12 +190,13 @@ def plan_extraction(
     workers: int | None = None,
     workspace: PathLike | None = None,
 ) -> Cost:
-    """Count missing clips, measure one clip, and estimate the time of a run.
+    """Count missing clips, measure a few clips, and estimate the time of a run.
 
-    One clip is decoded and computed with each backbone. The devices h100 and a100 need not be in
-    this machine: their time is estimated from the operations that the card states. If a GPU would
-    wait for decoded clips, the plan states how many cores would keep it busy. No store is created
-    or changed, and no weights are downloaded: `og.backbones.fetch` downloads missing weights.
+    Clips that a run decodes together are decoded, and one of them is computed with each backbone.
+    The devices h100 and a100 need not be in this machine: their time is estimated from the
+    operations that the card states. If a GPU would wait for decoded clips, the plan states how many
+    cores would keep it busy. No store is created or changed, and no weights are downloaded:
+    `og.backbones.fetch` downloads missing weights.
 
     Args:
         manifest: The clips, linked to their videos (`og.manifest.link`).
@@ -239,7 +241,8 @@ def plan_extraction(
     # A different machine may have videos that this machine does not have.
     readable = files if known is None else videos - {""}
     with_video = {clip.clip_id for clip in plan.clips if clip.video in readable}
-    decoded, decode_s, decode_failure = _time_clip(plan, files, here)
+    workers = workers or usable_cores()
+    decoded, decode_s, decode_failure = _time_clips(plan, files, workers, here)
     costs = []
     for store in plan.stores:
         is_on_gpu = device != "cpu" and store.backbone.card.family.needs_torch
@@ -275,21 +278,22 @@ def plan_extraction(
         decode_s=decode_s,
         stores=costs,
         device=device,
-        workers=workers or usable_cores(),
+        workers=workers,
         warnings=plan.notes,
         decode_failure=decode_failure,
     )
 
 
-def _time_clip(
-    plan: ExtractionPlan, files: Collection[str], workspace: Workspace
+def _time_clips(
+    plan: ExtractionPlan, files: Collection[str], workers: int, workspace: Workspace
 ) -> tuple[Decoded | None, float | None, str]:
-    """Decode one clip for all backbones with missing clips, in the same way as a run.
+    """Decode clips for all backbones with missing clips, in the same way as a run.
 
-    Return the clip, the seconds to decode it, and "". The clip is from the middle of its film,
+    Return one clip, the seconds to decode a clip, and "". The clip is from the middle of its film,
     since films begin with black pictures. Of the clips that are tried, it is the one that fails for
-    the fewest backbones: a film may be silent. If no clip can be decoded, return None, None, and
-    the reason of the first clip.
+    the fewest backbones: a film may be silent. The clips that a run would decode together with it
+    are decoded once more, and their time is divided by their number. If no clip can be decoded,
+    return None, None, and the reason of the first clip.
     """
     needed = [store.view for store in plan.stores if store.n_computed]
     views = tuple(dict.fromkeys(needed or [store.view for store in plan.stores]))
@@ -299,11 +303,19 @@ def _time_clip(
         if is_read or clip.video in files:
             rows_of_video.setdefault(clip.video, []).append(row)
     jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]
+    sweep_rows = choose_sweep_rows(CLIPS_OF_A_BLOCK, len(plan.clips), workers)
     failure = ""
     best: Decoded | None = None
     with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
-        indexes = str(workspace.folder("indexes"))
-        decoder = RowDecoder(plan.clips, pool, 1, 0, indexes, kept=plan.kept)
+        decoder = RowDecoder(
+            plan.clips,
+            pool,
+            sweep_rows,
+            Resources().bytes_of_clips_ahead,
+            str(workspace.folder("indexes")),
+            kept=plan.kept,
+            sweep_rows=sweep_rows,
+        )
         for job in jobs[:_MOST_TRIED]:
             # The first decoding is not timed: it also starts the worker, and makes the index.
             (decoded,) = decoder.rows([job])
@@ -314,9 +326,15 @@ def _time_clip(
             failure = failure or decoded.reasons[0]
         if best is None or len(best.reasons) == len(views):
             return None, None, failure
+        together = [
+            row
+            for row in rows_of_video[plan.clips[best.row].video]
+            if row // sweep_rows == best.row // sweep_rows
+        ]
         started = time.monotonic()
-        (best,) = decoder.rows([RowJob(best.row, views)])
-        return best, time.monotonic() - started, ""
+        for _ in decoder.rows(RowJob(row, views) for row in together):
+            continue
+        return best, (time.monotonic() - started) / len(together), ""
 
 
 def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:

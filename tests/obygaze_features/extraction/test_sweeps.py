@@ -1,6 +1,9 @@
 """A sweep decodes several clips of a film in one pass: all is as if each was decoded by itself."""
 
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -18,9 +21,10 @@ from support.videos import write_video
 from support.written_stores import lasting_bytes
 
 import obygaze as og
-from obygaze_features.extraction import extracting
+from obygaze_features.extraction import costs, extracting
 from obygaze_features.extraction.clips import PlannedClip, RowJob
 from obygaze_features.extraction.decoding import RowDecoder, choose_sweep_rows
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import layout
 from obygaze_features.video import DecodeJob, DecodePool, PictureView
@@ -317,6 +321,69 @@ def test_sound_alone_has_the_bytes_of_single_reads(
         for name, is_swept in (("single", False), ("swept", True))
     )
     assert swept == single
+
+
+# Kill a run, with its workers, at its 20th row: the fourth one of its second sweep.
+KILLED_RUN = """\
+import os
+import signal
+import sys
+
+import obygaze as og
+from obygaze_features.extraction.decoding import RowDecoder
+
+row_of = RowDecoder._row
+rows = []
+
+
+def row_or_kill(decoder, job, result):
+    rows.append(job.row)
+    if len(rows) == 20:
+        os.killpg(0, signal.SIGKILL)
+    return row_of(decoder, job, result)
+
+
+RowDecoder._row = row_or_kill
+og.extract("films", sys.argv[2:], workspace=sys.argv[1], workers=2)
+"""
+
+
+def test_a_run_that_is_killed_in_a_sweep_goes_on_to_the_bytes_of_single_reads(
+    films: Manifest, tmp_path: Path, monkeypatch: Any
+) -> None:
+    backbones = (*PICTURES, SOUND)
+    killed = tmp_path / "killed"
+    write_manifest(films, killed / "manifests" / "films.toml")
+    command = [sys.executable, "-c", KILLED_RUN, str(killed), *backbones]
+    done = subprocess.run(
+        command, start_new_session=True, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert not list((killed / "stores").glob("*/store.json"))
+    resumed = stores_of(films, killed, monkeypatch, is_swept=True)
+    single = stores_of(films, tmp_path / "single", monkeypatch, is_swept=False)
+    assert resumed == single
+
+
+def test_the_plan_times_the_clips_of_a_sweep(
+    films: Manifest, tmp_path: Path, monkeypatch: Any
+) -> None:
+    jobs: list[DecodeJob] = []
+
+    class ListingPool(DecodePool):
+        """List the jobs."""
+
+        def submit(self, job: DecodeJob) -> Future[DecodeResult]:
+            jobs.append(job)
+            return super().submit(job)
+
+    monkeypatch.setattr(costs, "DecodePool", ListingPool)
+    cost = costs.plan_extraction(films, "descriptors", workspace=tmp_path, workers=2)
+    assert cost.decode_s is not None
+    # The 16th clip of 30 is in the first block of 16 clips.
+    alone, together = [job for job in jobs if job.views]
+    assert (alone.start_s, alone.end_s, alone.parts_s) == (15.0, 17.0, ())
+    assert list(together.parts_s) == [(float(n), n + 2.0) for n in range(16)]
 
 
 @pytest.fixture
