@@ -202,6 +202,35 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
     assert caught.value.where == "first"
 
 
+def test_a_table_that_is_shown_and_imported_keeps_labels_but_not_what_they_come_from(
+    tmp_path: Path,
+) -> None:
+    """So `manifest labels` is not a second way to what `show` and `import` do."""
+    coded = by_rows(tmp_path, "agreed")
+    concepts = {**coded.header.concepts, "Look": "audio"}
+    header = structs.replace(coded.header, concepts=concepts)
+    coded = replace(coded, header=header)
+    path = tmp_path / "manifests" / "coded.toml"
+    write_manifest(coded, path)
+    shown = tmp_path / "shown.csv"
+    show_manifest("coded", workspace=tmp_path).write(shown)
+    mapping = {}
+    for name in PEOPLE:
+        mapping[f"coder:{name}"] = f"level:{name}"
+        mapping |= {f"coder:{name}:{own}": f"{own}:{name}" for own in COLUMNS[1:]}
+    options: dict[str, Any] = {"orders": ORDERS, "workspace": tmp_path}
+    for rule in LABELS:
+        made = make_labels("coded", "made", rule=rule, force=True, **options).manifest
+        imported = read(shown, mapping, rule=rule, orders=ORDERS).manifest
+        assert [label_of(clip)[:4] for clip in imported] == [
+            label_of(clip)[:4] for clip in made
+        ]
+        assert made.header.concepts == header.concepts
+        assert imported.header.concepts != header.concepts
+        assert made.header.sources == header.sources
+        assert [source.file for source in imported.header.sources] == ["shown.csv"]
+
+
 SAID_LEVELS = st.sampled_from(["", "EN", "HN", "NS", "S"])
 THREE_LEVELS = st.lists(SAID_LEVELS, min_size=3, max_size=3)
 
