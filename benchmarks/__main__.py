@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 import click
 
+from benchmarks.sweeps import BEFORE
 from obygaze_features.core.console import Console
 
 # Each is a function from `quick` to a text.
@@ -32,9 +34,16 @@ BENCHMARKS = {
 @click.option(
     "--quick", is_flag=True, help="Small sizes, single rounds: shows that all work."
 )
-def main(names: tuple[str, ...], quick: bool) -> None:
+@click.option(
+    "--before",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Another checkout, with its environment in .venv: sweeps and runs compare with it.",
+)
+def main(names: tuple[str, ...], quick: bool, before: str | None) -> None:
     """Run the benchmarks NAMES, by default all, one after another."""
     console = Console()
+    if before:
+        os.environ[BEFORE] = before
     for name in names or BENCHMARKS:
         console.note(f"{name} ...")
         module, function = BENCHMARKS[name].split(":")

@@ -1,6 +1,6 @@
 """`obygaze run` of the yardstick `honest-44ba54322.toml`: CPU seconds and equal tables.
 
-With the path of another checkout, which has its environment in `.venv`, in OBYGAZE_BEFORE, both
+With `--before` and the path of another checkout, which has its environment in `.venv`, both
 programs take turns on the same made-up features, each with a workspace of its own.
 """
 

@@ -1,7 +1,8 @@
 """Clips of a film that overlap or are neighbours, decoded in one sweep: CPU seconds and equal rows.
 
-With the path of another checkout, which has its environment in `.venv`, in OBYGAZE_BEFORE, both
-programs take turns on the same films, each with a workspace of its own.
+With `--before` and the path of another checkout, which has its environment in `.venv`, both
+programs take turns on the same films, each with a workspace of its own. A table of ratios then
+stands beside their bounds.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ import json
 import os
 import random
 import shlex
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from benchmarks.decode.films import RATE, FilmSpec, make_film
-from benchmarks.timing import Comparison, Contestant, compare
+from benchmarks.decode.films import RATE, FilmSpec, make_film, odd_films
+from benchmarks.timing import Comparison, Contestant, compare, duration
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.manifest.io import write_manifest
@@ -28,9 +33,15 @@ from obygaze_features.manifest.windows import span_id
 BEFORE = "OBYGAZE_BEFORE"
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 2
-ROUNDS = 5
+ROUNDS = 3
 # Key frames are ten seconds apart.
 RARE_KEYS = {"g": "250", "keyint_min": "250", "sc_threshold": "0"}
+EACH_SECOND = ("--seconds", "2", "--every", "1")
+# Damaged copies have zeros at these shares of their bytes.
+DAMAGED_AT = (0.3, 0.55, 0.8)
+DAMAGED_SUFFIXES = (".mkv", ".mp4", ".ts")
+N_CHANGED = 200
+SAMPLE_S = 0.02
 N_WINDOWS = 720_000
 N_FILMS = 100
 # Print the number of rows of each status and a checksum of all their values.
@@ -119,12 +130,16 @@ class Bench:
 
     def workspace(self, program: Program) -> Path:
         """Return the workspace of a program."""
-        return self.folder / program.name
+        path = self.folder / program.name
+        path.mkdir(exist_ok=True)
+        return path
 
-    def film(self, name: str, seconds: int, character: str = "busy") -> Path:
+    def film(
+        self, name: str, seconds: int, character: str = "busy", **size: int
+    ) -> Path:
         """Make a film with rare key frames under this name."""
-        n_frames = seconds * RATE
-        spec = FilmSpec(name, n_frames=n_frames, options=RARE_KEYS, character=character)
+        facts: dict[str, Any] = {"n_frames": seconds * RATE, **size}
+        spec = FilmSpec(name, options=RARE_KEYS, character=character, **facts)
         made = make_film(spec, self.folder / "made")
         path = self.folder / "videos" / f"{name}.mp4"
         path.parent.mkdir(exist_ok=True)
@@ -139,17 +154,28 @@ class Bench:
         write_manifest(Manifest(name, header, tuple(clips)), path, force=True)
 
     def contestant(
-        self, program: Program, manifest: str, backbone: str = "descriptors"
+        self,
+        program: Program,
+        manifest: str,
+        backbone: str = "descriptors",
+        workers: int = WORKERS,
     ) -> Contestant:
         """Return the command that extracts a manifest anew; its films are indexed already."""
         here = self.workspace(program)
         words = ("-m", "obygaze", "-C", str(here), "extract", "run", manifest)
-        options = ("-b", backbone, "--workers", str(WORKERS), "-q")
+        options = ("-b", backbone, "--workers", str(workers), "-q")
         extract = shlex.join(program.command(*words, *options))
         store = shlex.quote(str(here / "stores" / f"{manifest}.{backbone}"))
-        line = f"rm -rf {store} && {extract}"
+        # Rows that fail are part of a store; the command then ends with 3.
+        line = f"rm -rf {store} && {{ {extract} || test $? -eq 3; }}"
         subprocess.run(["sh", "-c", line], check=True, capture_output=True)
         return Contestant(f"{manifest}, {program.name}", ("sh", "-c", line))
+
+    def cut(self, program: Program, folder: Path, name: str, *grid: str) -> None:
+        """Write a manifest of windows of the films in a folder, by the command of a program."""
+        words = ("-m", "obygaze", "-C", str(self.workspace(program)))
+        cut = ("manifest", "windows", str(folder), "-o", name, *grid)
+        program.run(*words, *cut)
 
     def checksum(
         self, program: Program, manifest: str, backbone: str = "descriptors"
@@ -167,12 +193,16 @@ class Bench:
 
 
 def measure(quick: bool) -> str:
-    """Return the tables of overlapping clips, of windows, and of the bytes of a manifest."""
+    """Return tables of overlapping clips, windows, workers, memory, kinds of films and bytes."""
+    seconds = 20 if quick else 80
     with TemporaryDirectory() as folder:
         bench = Bench(Path(folder), 1 if quick else ROUNDS)
         parts = [
-            measure_overlap(bench, 20 if quick else 80),
-            measure_windows(bench, 20 if quick else 80),
+            measure_overlap(bench, seconds),
+            measure_windows(bench, seconds),
+            measure_workers(bench, seconds),
+            measure_memory(bench, seconds // 2),
+            measure_kinds(bench),
             measure_manifest(N_WINDOWS // 100 if quick else N_WINDOWS),
         ]
         return "\n\n".join(parts)
@@ -196,7 +226,12 @@ def measure_overlap(bench: Bench, seconds: int) -> str:
             sums.append((program.name, name, *bench.checksum(program, name)))
     title = "clips of 4 s, each 4 s and each 2 s, of a film with a key frame each 10 s"
     timed = bench.compared(title, contestants, "apart, now")
-    return f"{timed.to_text()}\n{_sums_text(sums)}"
+    bounds = [
+        ("overlapping, now", "apart, now", 1.25),
+        ("shuffled, now", "overlapping, now", 1.25),
+        ("apart, now", "apart, before", 0.85),
+    ]
+    return "\n".join([timed.to_text(), _bounds_text(timed, bounds), _sums_text(sums)])
 
 
 def measure_windows(bench: Bench, seconds: int) -> str:
@@ -209,17 +244,108 @@ def measure_windows(bench: Bench, seconds: int) -> str:
     sums = []
     contestants = []
     for program in programs().values():
-        here = str(bench.workspace(program))
-        for name, grid in (
-            ("seconds", ("--seconds", "2", "--every", "1")),
-            ("pictures", ("--window", "16")),
-        ):
-            words = ("-m", "obygaze", "-C", here, "manifest", "windows", str(films))
-            program.run(*words, "-o", name, *grid)
+        for name, grid in (("seconds", EACH_SECOND), ("pictures", ("--window", "16"))):
+            bench.cut(program, films, name, *grid)
             contestants.append(bench.contestant(program, name))
             sums.append((program.name, name, *bench.checksum(program, name)))
     timed = bench.compared("windows of two films", contestants, "seconds, now")
-    return f"{timed.to_text()}\n{_sums_text(sums)}"
+    bounds = [
+        ("seconds, now", "seconds, before", 1.2),
+        ("pictures, now", "pictures, before", 1.2),
+    ]
+    return "\n".join([timed.to_text(), _bounds_text(timed, bounds), _sums_text(sums)])
+
+
+def measure_workers(bench: Bench, seconds: int) -> str:
+    """Return the wall time of 40 clips on 8 workers, and on one."""
+    films = {"many": seconds + 2}
+    bench.film("many", seconds + 2)
+    clips = clips_of(films, 4, seconds / 40)[:40]
+    rows = []
+    for program in programs().values():
+        for workers in (1, 8):
+            name = f"workers-{workers}"
+            bench.import_clips(program, name, clips)
+            contestant = bench.contestant(program, name, workers=workers)
+            timed = bench.compared(name, [contestant], contestant.name).timings[0]
+            wall_s = statistics.median(timed.wall_s)
+            rows.append((program.name, workers, len(clips), duration(wall_s)))
+    return table(("program", "workers", "clips", "wall time"), rows)
+
+
+def measure_memory(bench: Bench, seconds: int) -> str:
+    """Return the largest memory that all processes of an extraction of 1080p need together."""
+    bench.film("large", seconds, width=1920, height=1080)
+    clips = clips_of({"large": seconds}, 4, 2)
+    rows = []
+    for program in programs().values():
+        bench.import_clips(program, "large", clips)
+        for backbone in ("descriptors", "frames:descriptors"):
+            command = bench.contestant(program, "large", backbone)
+            peaks = [peak_of_all(command.work) for _ in range(bench.rounds)]
+            peak = human(statistics.median(peaks))
+            rows.append((program.name, backbone, len(clips), peak))
+    headers = ("program", "backbone", "clips of 1920 x 1080", "peak of all processes")
+    return table(headers, rows)
+
+
+def peak_of_all(command: Sequence[str]) -> int:
+    """Run a command; return the largest memory of all its processes, shared memory once."""
+    peak = 0
+    # All processes of a session have the id of its first one.
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        while process.poll() is None:
+            n_bytes = 0
+            for folder in Path("/proc").glob("[0-9]*"):
+                # A process may end meanwhile.
+                with suppress(OSError):
+                    if os.getsid(int(folder.name)) == process.pid:
+                        memory = Path(folder, "smaps_rollup").read_text("utf-8")
+                        n_bytes += 1024 * int(memory.split("Pss:")[1].split()[0])
+            peak = max(peak, n_bytes)
+            time.sleep(SAMPLE_S)
+    if process.returncode:
+        raise Corrupt(f"{shlex.join(command)} failed ({process.returncode})")
+    return peak
+
+
+def measure_kinds(bench: Bench) -> str:
+    """Return checksums of windows of small films of many kinds, some of them damaged."""
+    folder = bench.folder / "kinds"
+    for spec in kinds_of_films():
+        path = make_film(spec, folder)
+        content = path.read_bytes()
+        for share in DAMAGED_AT if spec.suffix in DAMAGED_SUFFIXES else ():
+            changed = bytearray(content)
+            at = int(len(content) * share)
+            changed[at : at + N_CHANGED] = bytes(N_CHANGED)
+            name = f"{path.stem}-{share:.2f}{path.suffix}"
+            Path(folder, name).write_bytes(changed)
+    sums = []
+    for program in programs().values():
+        bench.cut(program, folder, "kinds", *EACH_SECOND)
+        bench.contestant(program, "kinds")
+        sums.append((program.name, "kinds", *bench.checksum(program, "kinds")))
+    n_films = len(list(folder.iterdir()))
+    about = (
+        f"windows of {n_films} films: variable rate, open groups, edit lists, damage"
+    )
+    return f"{about}\n{_sums_text(sums)}"
+
+
+def kinds_of_films() -> list[FilmSpec]:
+    """Return small films, one of them at 23.976 pictures a second, one that begins late."""
+    small: dict[str, Any] = {"n_frames": 480, "width": 320, "height": 240}
+    exact = tuple(round(n * 1001 / 24) for n in range(480))
+    late = tuple(60_000 + time_ms for time_ms in exact)
+    return [
+        *odd_films(),
+        FilmSpec("mkv, 23.976", ".mkv", options=RARE_KEYS, ticks=exact, **small),
+        FilmSpec("mkv, late", ".mkv", options=RARE_KEYS, ticks=late, **small),
+        FilmSpec("mp4, b-frames", options={**RARE_KEYS, "bf": "3"}, **small),
+    ]
 
 
 def measure_manifest(n_windows: int) -> str:
@@ -235,6 +361,17 @@ def measure_manifest(n_windows: int) -> str:
         write_manifest(manifest, path)
         n_bytes = path.with_suffix(".csv").stat().st_size
     return f"{len(clips):,} windows of {N_FILMS} films: {human(n_bytes)} as rows"
+
+
+def _bounds_text(timed: Comparison, bounds: Sequence[tuple[str, str, float]]) -> str:
+    """Return a line for each ratio that has a bound, if both contestants took part."""
+    names = {timing.name for timing in timed.timings}
+    lines = []
+    for name, reference, most in bounds:
+        if reference in names:
+            ratio = timed.ratio(name, reference)
+            lines.append(f"{name} / {reference}: {ratio:.2f}, at most {most:.2f}")
+    return "\n".join(lines)
 
 
 def _sums_text(sums: Sequence[tuple[str, str, dict[str, int], str]]) -> str:

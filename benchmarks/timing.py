@@ -69,14 +69,16 @@ class Comparison:
         """Return the times of one contestant."""
         return next(timing for timing in self.timings if timing.name == name)
 
-    def ratio(self, name: str) -> float:
+    def ratio(self, name: str, reference: str = "") -> float:
         """Return the median over rounds of the CPU time of `name` divided by the reference's.
+
+        The reference is that of all ratios if none is named.
 
         Only times of the same round are divided, because the speed of a machine changes from round
         to round.
         """
-        reference = self.timing(self.reference).cpu_s
-        pairs = zip(self.timing(name).cpu_s, reference, strict=True)
+        divisors = self.timing(reference or self.reference).cpu_s
+        pairs = zip(self.timing(name).cpu_s, divisors, strict=True)
         return statistics.median(max(a, TICK_S) / max(b, TICK_S) for a, b in pairs)
 
     def to_text(self) -> str:
