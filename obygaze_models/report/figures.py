@@ -38,7 +38,7 @@ from obygaze_models.report.lookup import (
     find_task,
     label,
     n_leaked,
-    pair_name,
+    task_name,
 )
 from obygaze_models.report.tables import slug
 from obygaze_models.runner.answer import (
@@ -202,7 +202,7 @@ def _draw_row(axes: Any, row: FigureRow, y: float, letters: int) -> None:
 def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
     """Return a figure of the models and the best baseline of a pair of tasks, by film."""
     cells = [cell for cell in run.models if cell.pair == pair]
-    title = f"{_of_each_film(run)}, {pair_name(*pair)}"
+    title = f"{_of_each_film(run)}, {task_name(run, pair)}"
     key = f"films-{slug(*dict.fromkeys(pair))}"
     metric = compared_metric(run)
     return _figure_of_cells(run, key, title, _figure_rows(run, cells), metric, titles)

@@ -24,7 +24,6 @@ from obygaze_features.core.overwrite import REPORT, REPORT_ENDINGS, check_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
-from obygaze_features.store.recipe import UNKNOWN_FACT
 from obygaze_models.evaluation.basis import interval_is_not_of
 from obygaze_models.report.figures import (
     Figure,
@@ -33,7 +32,6 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.lookup import (
     explain_invalid_runs,
-    task_name,
     unit_titles,
 )
 from obygaze_models.report.sections import Section, make_sections
@@ -200,7 +198,7 @@ def make_chapter(run: Run) -> Chapter:
     return Chapter(
         run=run,
         asked=question(run),
-        about=_about(run, cell),
+        about=_about(run),
         answers=answers(run),
         figures=figures,
         changed=changed,
@@ -211,19 +209,10 @@ def make_chapter(run: Run) -> Chapter:
     )
 
 
-def _about(run: Run, cell: ResultRows | None) -> str:
-    """Return the line above the heading: the run, its clips, how films are tested, the features."""
-    parts = [run.folder.name, *filter(None, [clips_text(run), held_out_text(run)])]
-    if cell is not None:
-        parts.append(task_name(run, cell.pair))
-    for name, facts in run.about["stores"].items():
-        made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
-        if made_by.startswith(UNKNOWN_FACT):
-            kind = made_by.removeprefix(UNKNOWN_FACT).strip()
-            made_by = f"imported {kind}, backbone not stated"
-        array = f", array {facts['array']}" if len(facts.get("arrays", ())) > 1 else ""
-        parts.append(f"features {name}: {made_by}{array}")
-    return " · ".join(parts)
+def _about(run: Run) -> str:
+    """Return the line above the heading: the run, its clips, and how films are tested."""
+    facts = (run.folder.name, clips_text(run), held_out_text(run))
+    return " · ".join(filter(None, facts))
 
 
 def _words(run: Run) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.listing import clock_or_none, film_titles
 from obygaze_features.manifest.model import Annotation, Clip, own_columns
+from obygaze_features.store.recipe import UNKNOWN_FACT
 from obygaze_models.evaluation.basis import (
     LEAKED,
     no_interval_because,
@@ -646,6 +647,19 @@ def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
 # ---- how it was made ----
 
 
+def features_text(run: Run) -> str:
+    """Return each store of a run, with what made its features."""
+    parts = []
+    for name, facts in run.about["stores"].items():
+        made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
+        if made_by.startswith(UNKNOWN_FACT):
+            kind = made_by.removeprefix(UNKNOWN_FACT).strip()
+            made_by = f"imported {kind}, backbone not stated"
+        array = f", array {facts['array']}" if len(facts.get("arrays", ())) > 1 else ""
+        parts.append(f"{name}: {made_by}{array}")
+    return "; ".join(parts)
+
+
 def section_of_made(run: Run) -> Section:
     """Return the section with all that is needed to repeat the run, and what to cite."""
     section = Section("made", "How it was made")
@@ -658,6 +672,8 @@ def section_of_made(run: Run) -> Section:
     section.sentences.append(
         f"{made_by}. run.json has all settings, and the settings that were chosen in each fold."
     )
+    if about["stores"]:
+        section.sentences.append(f"Features: {features_text(run)}.")
     if intervals:
         section.sentences.append(f"Intervals over {run.units} hold for {intervals}.")
     section.sentences += protocol["report"]["notes"]
