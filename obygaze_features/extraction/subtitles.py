@@ -35,7 +35,9 @@ from obygaze_features.manifest.io import (
     MERGED,
     WRITTEN_SECONDS,
     as_id,
+    films_of_names,
     ids_of_names,
+    in_other_case,
 )
 from obygaze_features.manifest.model import (
     Clip,
@@ -72,6 +74,7 @@ class ClipTexts:
         failures: The status and the reason of each clip whose words are unknown.
         origins: The folder or the table that was read.
         unused: Files, films or clips of the source that the manifest does not have.
+        in_other_case: The films whose files have their name in another case.
     """
 
     rule: str
@@ -79,6 +82,7 @@ class ClipTexts:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     origins: Sequence[Origin] = ()
     unused: Sequence[str] = ()
+    in_other_case: Sequence[str] = ()
 
 
 def words_of_clips(
@@ -93,9 +97,12 @@ def words_of_clips(
     """
     path = Path(subtitles)
     read_files = None
+    renamed: list[str] = []
     if path.is_dir():
         files, unused = _files_of_films(path, manifest)
         read_files = list(files.values())
+        stems = {_without_language(file.stem): film for film, file in files.items()}
+        renamed = in_other_case(stems)
         cues_of_film = {film: read_cues(file) for film, file in files.items()}
         words = _of_films(manifest, cues_of_film, unused, str(path))
     elif not path.is_file():
@@ -116,7 +123,8 @@ def words_of_clips(
         problem = f"no clip has any words: {'; '.join(sorted(reasons))}"
         raise FixInput(problem, where=subtitles)
     read = describe_origin("subtitles", path, read_files)
-    return replace(words, origins=[Origin(path.resolve().name, read["sha256"])])
+    origin = Origin(path.resolve().name, read["sha256"])
+    return replace(words, origins=[origin], in_other_case=renamed)
 
 
 class Utterance(NamedTuple):
@@ -146,12 +154,10 @@ def _files_of_films(
         elif ending not in VIDEO_SUFFIXES and not path.is_dir():
             unread.append(path.name)
     warn_of_unread(folder, unread, "subtitles")
+    stems = [path.stem for path in found]
+    film_of = films_of_names([*stems, *map(_without_language, stems)], manifest.films)
     for path in found:
-        film = _film_of_name(path.stem, manifest)
-        ending = Path(path.stem).suffix
-        language = LANGUAGE.fullmatch(ending)
-        if not film and language and language[1].lower() in LANGUAGES:
-            film = _film_of_name(path.stem.removesuffix(ending), manifest)
+        film = film_of.get(path.stem) or film_of.get(_without_language(path.stem))
         if not film:
             unused.append(path.name)
         elif film in files:
@@ -172,16 +178,12 @@ def _files_of_films(
     return files, unused
 
 
-def _film_of_name(name: str, manifest: Manifest) -> str:
-    """Return the film with this name, or "" if there is none.
-
-    Capitals are ignored as in `link`, unless the names of two films differ only in capitals.
-    """
-    film = as_id(name)
-    if film in manifest.films:
-        return film
-    same = [one for one in manifest.films if one.casefold() == film.casefold()]
-    return same[0] if len(same) == 1 else ""
+def _without_language(name: str) -> str:
+    """Return a name without the language at its end: juno for juno.de."""
+    ending = Path(name).suffix
+    language = LANGUAGE.fullmatch(ending)
+    is_known = language and language[1].lower() in LANGUAGES
+    return name.removesuffix(ending) if is_known else name
 
 
 def _of_films(

@@ -36,6 +36,8 @@ from obygaze_features.core.tables import SUBTITLES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     as_id,
+    films_of_names,
+    in_other_case,
     read_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest
@@ -61,6 +63,7 @@ class LinkReport:
     these files. `unmatched` lists the videos that match no clip. `past_end` maps each clip that
     ends after its video to the two ends (clip, video) in seconds. `unreadable` maps each linked
     video that cannot be opened to the reason; the videos of clips without an end are not opened.
+    `in_other_case` lists the videos of films whose names differ from the film in case.
     """
 
     manifest: Manifest
@@ -71,6 +74,7 @@ class LinkReport:
     unmatched: tuple[str, ...] = ()
     past_end: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    in_other_case: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
@@ -109,6 +113,7 @@ class LinkReport:
             (self.without, "clip", "without a video"),
             (self.unmatched, "video file", "without a clip"),
             (past_end, "clip", "ending after the video"),
+            (self.in_other_case, "video file", "with the film's name in another case"),
         ):
             if names:
                 shown = few(names, SHOWN_CLIPS)
@@ -237,10 +242,13 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     matched: set[str] = set()
+    film_of_stem: dict[str, str] = {}
     for clip in originals:
         candidates, is_own = _candidates(clip, files, in_parts)
         matched.update(candidates)
         if len(candidates) == 1:
+            if not is_own:
+                film_of_stem[PurePosixPath(candidates[0]).stem] = clip.movie_id
             clip = _linked(clip, candidates[0], is_own=is_own)
             (by_name if clip.start_s is None else by_time).append(clip.clip_id)
         elif candidates:
@@ -257,6 +265,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         ambiguous=ambiguous,
         without=tuple(without),
         unmatched=tuple(name for name in videos if name not in matched),
+        in_other_case=in_other_case(film_of_stem),
     )
 
 
@@ -361,7 +370,6 @@ class _Files:
 
     def __init__(self, videos: Iterable[str], clips: Iterable[Clip]) -> None:
         self.films = {clip.movie_id for clip in clips} - {""}
-        self.n_films_of_name = Counter(film.casefold() for film in self.films)
         # For each possible name of a clip's file, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
@@ -370,16 +378,19 @@ class _Files:
         # The file of a scene is the file of a clip only if the scene has no other clip.
         self.n_clips_of_scene = Counter((clip.movie_id, clip.scene) for clip in clips)
         self.by_key: dict[tuple[str, str], tuple[str, ...]] = defaultdict(tuple)
-        for video in videos:
-            # On disks of macOS, accents may be separate characters.
-            path = PurePosixPath(compose_accents(video))
-            id_of_stem = as_id(path.stem)
-            ids = {("id", id_of_stem), ("id", as_id(path.name))}
+        # On disks of macOS, accents may be separate characters.
+        paths = {video: PurePosixPath(compose_accents(video)) for video in videos}
+        stems = [path.stem for path in paths.values()]
+        film_of_stem = films_of_names(stems, self.films)
+        for video, path in paths.items():
+            ids = {("id", as_id(path.stem)), ("id", as_id(path.name))}
             names = {("path", str(path)), ("name", path.name), ("stem", path.stem)}
             scene = SCENE.fullmatch(path.stem)
             if scene:
                 names.add(("scene", f"{scene[1]} {int(scene[2])}"))
-            for key in (*names, *ids, ("any case", id_of_stem.casefold())):
+            if path.stem in film_of_stem:
+                names.add(("film", film_of_stem[path.stem]))
+            for key in (*names, *ids):
                 self.by_key[key] += (video,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
@@ -414,14 +425,8 @@ class _Files:
         return ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of the film of a clip, found by the name of the film.
-
-        Capitals in the name are ignored, unless the names of two films differ only in capitals.
-        """
-        film = clip.movie_id
-        keys = [("stem", film), ("id", film)]
-        if self.n_films_of_name[film.casefold()] == 1:
-            keys.append(("any case", film.casefold()))
+        """Return the files of the film of a clip; those with exactly its name, if there are any."""
+        keys = [(kind, clip.movie_id) for kind in ("stem", "id", "film")]
         return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
     def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:

@@ -18,20 +18,34 @@ from msgspec import structs
 from support.experiments import ONE_PAIR, films, quick
 from support.joined_stores import join_of
 from support.maps import GRID
+from support.run_tables import (
+    MANIFEST,
+    Clips,
+    MadeCell,
+    labels_of,
+    made_run,
+    scores_for,
+)
 from support.stores import a_recipe, made_store
+from support.videos import write_video
 
 import obygaze as og
+from obygaze.audits.maps import pictures
 from obygaze.audits.maps.boxes import read_boxes
 from obygaze.audits.share import FilmLabels, read_scores
+from obygaze.films.page.view import view
 from obygaze.films.predictions import read_predictions
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
     Mismatch,
+    NotFound,
     ObygazeError,
     ObygazeWarning,
 )
 from obygaze_features.core.files import quick_sha256
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import (
     ANOTHER_PLAN,
     CHANGED,
@@ -41,13 +55,15 @@ from obygaze_features.extraction.cases import (
 )
 from obygaze_features.extraction.clips import PlannedClip, plan_clips
 from obygaze_features.extraction.kept import usable_frames
+from obygaze_features.extraction.linking import link_manifest
+from obygaze_features.extraction.recipes import decoder_recipe, sampling_recipe
 from obygaze_features.extraction.search import search
 from obygaze_features.extraction.stored import StoreState
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.clip_table import ClipTable
-from obygaze_features.manifest.io import rows_to_csv, write_manifest
+from obygaze_features.manifest.io import manifest_sha256, rows_to_csv, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clips import (
@@ -70,7 +86,10 @@ from obygaze_features.store.importing import import_features
 from obygaze_features.store.layout import CLEAN, PICTURES, Array
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED, NOT_EXTRACTED, OK
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.report.comparison import compare_runs
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.text_vectors import select_groups
 from obygaze_models.zoo import (
@@ -90,7 +109,8 @@ FILM_CELLS = ("film_start_s", "film_end_s")
 
 
 def seconds(start_s: float, **facts: Any) -> Facts:
-    return {"movie_id": "A", "start_s": start_s, "end_s": start_s + 2, **facts}
+    times = {"start_s": float(start_s), "end_s": float(start_s + 2)}
+    return {"movie_id": "A", **times, **facts}
 
 
 def frames(first: int, rate: str = "25", **facts: Any) -> Facts:
@@ -464,6 +484,51 @@ def at_a_search(ours: Facts, theirs: Facts, folder: Path) -> None:
     search(store, like=like, out=folder / "hits.csv", workspace=folder)
 
 
+def run_of(facts: Facts, name: str, folder: Path) -> Run:
+    """A run of a manifest, which is written into the workspace."""
+    manifest = manifest_of(facts, name)
+    path = folder / "manifests" / f"{name}.toml"
+    write_manifest(manifest, path)
+    films_of_clips = tuple(clip.movie_id for clip in manifest)
+    is_positive = np.array([clip.level == "S" for clip in manifest])
+    clips = Clips(manifest.clip_ids, films_of_clips, is_positive)
+    about = {"name": name, "path": str(path), "sha256": manifest_sha256(manifest)}
+    about |= {"labels": labels_of(manifest), "n_films": len({*films_of_clips} - {""})}
+    cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
+    return made_run(folder / "runs" / name, [cell], manifest={**MANIFEST, **about})
+
+
+def at_a_comparison(ours: Facts, theirs: Facts, folder: Path) -> None:
+    runs = [run_of(ours, "one", folder), run_of(theirs, "other", folder)]
+    for note in compare_runs(runs).warnings:
+        said = note.replace("clips with the same id", "matched by id only: clips")
+        warnings.warn(said, ObygazeWarning, stacklevel=1)
+
+
+def at_a_view(ours: Facts, theirs: Facts, folder: Path) -> None:
+    run_of(theirs, "made-up", folder)
+    write_manifest(manifest_of(ours), folder / "manifests" / "made-up.toml", force=True)
+    view("made-up", run="made-up", workspace=folder)
+
+
+def at_a_test(ours: Facts, theirs: Facts, folder: Path) -> None:
+    """A model that was trained on the clip X of one source is tested on those of the other."""
+    manifest = manifest_of(theirs)
+    trained = manifest_of(ours)
+    model_of(trained.with_clips(trained.clips[:6]), folder)
+    store = store_of(theirs, folder / "s")
+    run = og.models.test(
+        "kept",
+        {"s": store},
+        manifest,
+        changes=["report.replicates=10", "data.view=raw"],
+        output="t",
+        workspace=folder,
+    )
+    for note in run.about["remarks"].values():
+        warnings.warn(note, ObygazeWarning, stacklevel=1)
+
+
 def planned(facts: Facts) -> tuple[PlannedClip, dict[str, tuple[int, str] | None]]:
     """The clip X of a manifest as an extraction plans it, and the facts of its video now."""
     (clip,) = plan_clips(Manifest("m", Header("m"), (clip_of(X, facts),)))
@@ -517,6 +582,8 @@ STORES: tuple[Callable[[Facts, Facts, Path], None], ...] = (
     at_an_export,
     at_a_join_of_stores,
     at_a_prediction,
+    at_a_test,
+    at_a_comparison,
     at_a_search,
 )
 TABLES: tuple[Callable[[Facts, Facts, Path], None], ...] = (
@@ -558,6 +625,7 @@ UNASKED["at_a_prediction"] |= {
     "film of one unknown": ("E", "clips of unknown films may have trained"),
     "nothing in common": ("=", "a model without films: each clip may have trained"),
 }
+UNASKED["at_a_test"] |= UNASKED["at_a_prediction"]
 UNASKED["at_a_run"]["nothing in common"] = "E", "the protocol holds out films"
 UNASKED["at_a_share"] |= {
     "film of one unknown": ("E", "shares are of films"),
@@ -586,6 +654,112 @@ def test_a_door_refuses_what_the_function_finds(door) -> None:
         expected[what] = unasked[what][0] if what in unasked else case.answers[0]
         found[what] = answer(door, case)
     assert found == expected
+
+
+def test_a_view_with_a_run_asks_the_films() -> None:
+    """A run keeps the film of each clip, and neither times nor frames."""
+    expected = {}
+    found = {}
+    for what, case in DIFFERENCES.items():
+        is_known = "F" in case.compared
+        expected[what] = "R" if "F" in case.differs else "=" if is_known else "?"
+        found[what] = answer(at_a_view, case)
+    assert found == expected
+
+
+def at_exact_pictures(
+    ours: Facts, theirs: Facts, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The clip of a manifest as it is now, and the row of a store, whose recipe is that of now."""
+    clip, now = planned({**SEEN, **ours})
+    row = row_of(clip_of(X, theirs), {**SEEN, **theirs})
+    card = find_card("clip-b16", Workspace(folder))
+    resize = card.family.resize(card)
+    view = PictureView(card.geometry.frames, card.input.sampling, resize)
+    recipe = a_recipe(
+        backbone={"name": card.name, "card_sha256": card.sha256},
+        preprocessing={"edge": resize.edge},
+        sampling=sampling_recipe(view),
+        decoder=decoder_recipe(view),
+    )
+    values = {"clip": np.ones((1, 4), "float32")}
+    store = made_store(folder / "s", [row], values, recipe=recipe)
+    monkeypatch.setattr(pictures, "_find_clip", lambda *_: clip)
+    monkeypatch.setattr(pictures, "read_video_facts", lambda _: now)
+    monkeypatch.setattr(pictures, "decode_clip", lambda *_, **__: None)
+    try:
+        pictures.exact_pictures(Workspace(folder), store, X)
+    except Mismatch as error:
+        assert "the times or the video of" in error.message
+        return "R"
+    return "="
+
+
+def test_exact_pictures_are_those_of_the_same_clip(tmp_path, monkeypatch) -> None:
+    expected = {}
+    found = {}
+    for number, (what, case) in enumerate(DIFFERENCES.items()):
+        expected[what] = case.answers[1]
+        sides = case.ours, case.theirs
+        folder = tmp_path / str(number)
+        found[what] = at_exact_pictures(*sides, folder, monkeypatch)
+    assert found == expected
+
+
+# The file of a film states its name and its frame rate; of its clips it states nothing.
+AT_A_LINK = {
+    "equal": "=",
+    "other film": "R",
+    "film renamed": "R",
+    # The name of a file is no id: it may be written in another way, which is told.
+    "film in other case": "told",
+    "frames against seconds": "=",
+    "rates 25 and 24": "R",
+    "rates 25 and 25.0002": "=",
+    "rate of one unknown": "=",
+}
+
+
+@pytest.mark.parametrize("what", AT_A_LINK)
+def test_a_link_and_subtitles_ask_the_film(what: str, tmp_path: Path) -> None:
+    case = DIFFERENCES[what]
+    # An import gives clips that count frames their times, which a link needs.
+    clips = manifest_of({**S, **case.ours})
+    film = case.theirs["movie_id"]
+    rate = Fraction(case.theirs.get("framerate") or 25)
+    (tmp_path / "videos").mkdir()
+    write_video(
+        tmp_path / "videos" / f"{film}.mp4",
+        numbers=range(375),
+        size=(16, 16),
+        rate=rate,
+        tick=1 / rate,
+    )
+    write_manifest(clips, tmp_path / "manifests" / "made-up.toml")
+    found = "="
+    try:
+        report = link_manifest("made-up", tmp_path / "videos", workspace=tmp_path)
+    except NotFound as error:
+        assert error.message == "no video file matches a clip"
+        found = "R"
+    except FixInput as error:
+        assert error.message.startswith("the film contradicts the frames of 1 clip")
+        found = "R"
+    else:
+        if report.in_other_case:
+            assert report.in_other_case == [f"{film} (A)"]
+            found = "told"
+    assert found == AT_A_LINK[what]
+    # Subtitles state the name of the film alone.
+    (tmp_path / f"{film}.srt").write_text("1\n00:00:01,000 --> 00:00:20,000\nTea\n")
+    try:
+        words = words_of_clips(clips, str(tmp_path))
+    except FixInput as error:
+        assert error.message.startswith("no film of the manifest has subtitles")
+        found = "R"
+    else:
+        found = "told" if words.in_other_case else "="
+    assert found == ("=" if what == "rates 25 and 24" else AT_A_LINK[what])
 
 
 # --- A video that was replaced: told in the same words wherever features meet ---

@@ -181,9 +181,13 @@ def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> No
     assert videos(report) == ["GILDA.mkv", "LES YEUX.mov", "", "", ""]
     assert report.ambiguous == {"Brug-1": ("BRUG.mp4", "brug.mov")}
     assert report.unmatched == ("Alba.mp4",)
+    assert report.in_other_case == ["GILDA (Gilda)", "LES YEUX (Les_Yeux)"]
+    told = "2 video files with the film's name in another case: GILDA (Gilda), LES YEUX (Les_Yeux)"
+    assert told in report.notes
     # A file of exactly that name goes before.
     report = linked(tmp_path, ("better/Gilda.mkv",), *clips)
     assert videos(report)[0] == "better/Gilda.mkv"
+    assert report.in_other_case == ["LES YEUX (Les_Yeux)"]
 
 
 def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:
