@@ -43,7 +43,7 @@ from obygaze.commands.shared import (
     "changes",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change a key of the protocol honest, or model.KEY, a setting of the model. "
+    help="Change a key of the protocol honest-negatives, or model.KEY, a setting of the model. "
     "Repeatable.",
 )
 @click.option(
@@ -80,9 +80,9 @@ def train(
 
     The metrics are from fits with the same settings or choices, tested on unseen films. The saved
     model is then trained on all clips. `obygaze models kinds` lists the settings of model types,
-    `obygaze protocols show honest --all` the keys of the protocol. MODEL may also be a class of
-    scikit-learn whose fit is arrays and numbers, such as sklearn.naive_bayes.GaussianNB. Others can
-    be tested with `run`, but not saved.
+    `obygaze protocols show honest-negatives --all` the keys of the protocol. MODEL may also be a
+    class of scikit-learn whose fit is arrays and numbers, such as sklearn.naive_bayes.GaussianNB.
+    Others can be tested with `run`, but not saved.
 
     Examples:
         obygaze train ridge --store films.xclip --manifest films --task 'rating>=2'

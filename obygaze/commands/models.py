@@ -172,7 +172,7 @@ def predict(
     "changes",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A changed key of the protocol honest: data.where, data.view, report.primary, "
+    help="A changed key of the protocol honest-negatives: data.where, data.view, report.primary, "
     "report.metrics or report.replicates. The default of data.view is the view of "
     "the training labels. Repeatable.",
 )

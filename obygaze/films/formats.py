@@ -82,7 +82,7 @@ def import_manifest(
     columns: Mapping[str, str] | None = None,
     form: str = "",
     films: Literal["none"] | None = None,
-    sheet: str | Sequence[str] = (),
+    sheet: str = "",
     rule: str = "",
     orders: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
@@ -102,8 +102,7 @@ def import_manifest(
         columns: The column to read as TARGET.
         form: Form of clip ids made of columns: '{film}-{n:03d}'.
         films: none: the table has no films.
-        sheet: The sheet of a spreadsheet; by default the likely one. If each annotator has a sheet,
-            their names.
+        sheet: The sheet of a spreadsheet; by default the likely one.
         rule: If annotators differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
         words: Replace a word; ? stands for not known.

@@ -79,8 +79,10 @@ class SplitReport:
     def notes(self) -> list[str]:
         """How to run with these folds."""
         return [
-            "to run with these folds: obygaze run PROTOCOL --set splits.kind=published"
-            f" --set splits.folds=0 and for each task --set tasks.TASK.folds={SPLIT}"
+            "to test with these folds, which each hold whole films: obygaze run honest --set"
+            f" splits.kind=published --set splits.folds=0 --set tasks.EN_S.folds={SPLIT}",
+            "for a task of your own: obygaze run honest --task TASK --set"
+            f" splits.column={FOLD_PREFIX}{SPLIT} (intervals and p are then over folds)",
         ]
 
 

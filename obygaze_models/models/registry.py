@@ -224,7 +224,7 @@ class ModelKind:
 
 VECTORS = "cav"  # concept vectors without a head, for `obygaze train`
 ESTIMATOR = "estimator"  # an estimator that `og.evaluate` or `og.train` takes
-DEFAULT_TASK = "EN_S"  # a task of the protocol `honest`, used if no task is stated
+DEFAULT_TASK = "EN_S"  # a task of levels, used if no task is stated
 _OF_SENTENCES = (TEXTS, "positive", "negative")
 _BOTTLENECK = {**BANK, TEXTS: TEXTS, "C": "head__C"}
 KINDS = {

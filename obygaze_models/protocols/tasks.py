@@ -15,7 +15,7 @@ A clip with an empty cell has no class.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 from obygaze_features.core.console import count, few, join_names
 from obygaze_features.core.errors import FixInput, FixUsage, near
@@ -57,6 +57,7 @@ COMPARISON = re.compile(
 NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
 TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
+HONEST = "honest"
 NEGATIVES = "honest-negatives"
 ASKED = "Do the features of an unseen {unit} predict {what}?"
 IN_WORDS = {
@@ -74,10 +75,10 @@ def with_tasks(
 ) -> Protocol:
     """Return a protocol with the requested tasks, each tested on itself.
 
-    Without a request, it is the protocol, or, if its one task needs levels and no clip has a level,
-    the only yes/no column of the clips.
+    Without a request, it is the protocol; for `honest` and clips without levels, it is the protocol
+    with the only yes/no column.
     """
-    if not asked:
+    if not asked and protocol.name == HONEST:
         asked = _task_without_levels(protocol, manifest)
     if not asked:
         return protocol
@@ -123,21 +124,18 @@ def with_tasks(
     )
 
 
+@cache
 def tasks_of_levels() -> Mapping[str, Task]:
     """Return the tasks of levels, which every protocol knows by name."""
     return load_protocol(NEGATIVES).tasks
 
 
 def _task_without_levels(protocol: Protocol, manifest: Manifest) -> list[str]:
-    """Return the only yes/no column, if the protocol has one task, of levels, and no clip has one.
+    """Return the only yes/no column if no clip has a level.
 
     If there is no such column, or there are several, the error has a line for each column.
     """
-    tasks = [*protocol.tasks.values()]
-    if len(tasks) > 1 or not tasks[0].classes or tasks[0].column:
-        return []
-    is_published = SPLIT_KINDS[protocol.splits.kind].by_task
-    if is_published or any(clip.level for clip in manifest):
+    if any(clip.level for clip in manifest):
         return []
     columns = own_columns(manifest.columns)
     if any(clip.concepts for clip in manifest):
@@ -148,8 +146,7 @@ def _task_without_levels(protocol: Protocol, manifest: Manifest) -> list[str]:
     of_two_words = []
     lines = []
     for column in columns:
-        words = {word.lower() for word in labels.words(column)}
-        if words in [{*both} for both in YES_AND_NO]:
+        if labels.yes_and_no(column):
             of_two_words.append(column)
         said = column_words(labels.clips, column)
         lines.append(f"{TASK_OPTION} {shell_word(column)}: {said}")
@@ -192,14 +189,16 @@ def requested_tasks(
         manifest: The clips.
         option: The option of the command, for errors.
     """
-    if text in protocol.tasks:
-        if text in manifest.columns and protocol.tasks[text].column != text:
+    known_tasks = {**tasks_of_levels(), **protocol.tasks}
+    if text in known_tasks:
+        if text in manifest.columns and known_tasks[text].column != text:
+            named_by = protocol.name if text in protocol.tasks else NEGATIVES
             raise FixUsage(
-                f"{text} is both a task of the protocol {protocol.name} and a column",
-                hint=f"use {text}=VALUE for the column, and honest:{text} or FILE.toml:{text} for"
-                " the task",
+                f"{text} is both a task of the protocol {named_by} and a column",
+                hint=f"use {text}=VALUE for the column, and {NEGATIVES}:{text} or"
+                f" FILE.toml:{text} for the task",
             )
-        return {text: protocol.tasks[text]}
+        return {text: known_tasks[text]}
     place, _, name = text.rpartition(":")
     if place.endswith(".toml") or place in protocol_names():
         tasks = load_protocol(place, asked=[name]).tasks
@@ -219,21 +218,19 @@ def requested_tasks(
         unknown, asked = named.groups()
         is_known = asked in labels.columns or not _is_of_words(asked)
         if is_known and unknown != DIFFERS:
-            _check_name(unknown, protocol, labels)
+            _check_name(unknown, known_tasks, labels)
             tasks = labels.find_tasks(asked) or labels.task_of_expression(asked)
             return {unknown: _only_one(asked, tasks)[1]}
-    if text in tasks_of_levels():
-        return {text: tasks_of_levels()[text]}
     if not _is_of_words(unknown):
         return labels.task_of_expression(text)
     columns = [*dict.fromkeys((*manifest.columns, "level", "concept"))]
     hint = (
-        f"use one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2' with one"
+        f"use one of {', '.join(known_tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2' with one"
         f" of the columns {few(columns)}"
     )
     if text in manifest.header.concepts:
         hint = f"use {option} {shell_word(f'concept={text}')}"
-    known = [*protocol.tasks, *columns]
+    known = [*known_tasks, *columns]
     raise FixUsage(
         f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
     )
@@ -245,7 +242,7 @@ def _is_of_words(text: str) -> bool:
     return bool(is_plain and not re.search(r"\b(in|not)\b", text))
 
 
-def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
+def _check_name(name: str, known_tasks: Mapping[str, Task], labels: "_Labels") -> None:
     """Raise an error for an invalid name of a task, or one that is in use."""
     problem = ""
     if not TASK_NAME.fullmatch(name):
@@ -254,8 +251,8 @@ def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
         )
     elif name in labels.columns:
         problem = "is already the name of a column"
-    elif name in protocol.tasks:
-        problem = "is already a task of the protocol"
+    elif name in known_tasks:
+        problem = "is already the name of a task"
     if problem:
         raise FixUsage(f"the task name {name!r} {problem}")
 
@@ -289,6 +286,14 @@ class _Labels:
         for clip in self.clips:
             values += clip.values(column)
         return values
+
+    def yes_and_no(self, column: str) -> tuple[str, str] | None:
+        """Return the words for yes and for no if a column has exactly these two words."""
+        written = {word.lower(): word for word in self.words(column)}
+        for yes, no in YES_AND_NO:
+            if len(self.words(column)) == 2 and written.keys() == {yes, no}:
+                return written[yes], written[no]
+        return None
 
     def unknown_word(self, column: str, word: str) -> FixUsage:
         """Return the error for a word that no selected clip has in a column."""
@@ -358,13 +363,13 @@ class _Labels:
                 " cell are excluded",
             )
         # "yes" is the positive class; for other words, the positive class is unknown.
-        written = {value.lower(): value for value in values}
-        for yes, no in YES_AND_NO:
-            if len(values) == 2 and written.keys() == {yes, no}:
-                (task,) = self.task_of_value(column, "==", written[yes]).values()
-                # A cell with both words is then in both classes, which is refused.
-                negative = f"{quote_word(column)} == {quote_word(written[no])}"
-                return {column: replace(task, negative=negative)}
+        both = self.yes_and_no(column)
+        if both:
+            yes, no = both
+            (task,) = self.task_of_value(column, "==", yes).values()
+            # A cell with both words is then in both classes, which is refused.
+            negative = f"{quote_word(column)} == {quote_word(no)}"
+            return {column: replace(task, negative=negative)}
         problem = (
             f"the column {column} has {count(len(values), 'value')}: {few(values)}"
         )

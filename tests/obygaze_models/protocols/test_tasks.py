@@ -55,6 +55,9 @@ def test_short_names_of_tasks() -> None:
     assert list(asked("EN_S", ["yes", "no"], "EN_S=yes").tasks) == ["EN_S=yes"]
     of_protocol = asked("EN_S", ["yes", "no"], "honest:EN_S").tasks["EN_S"]
     assert of_protocol == load_protocol("honest").tasks["EN_S"]
+    # `honest` has one task, and the others of levels are known by name.
+    negatives = load_protocol("honest-negatives").tasks
+    assert asked("rating", ["1", "2"], "HN_S").tasks == {"HN_S": negatives["HN_S"]}
     assert list(asked("mood", ["Joy", "fear"], "mood=JOY").tasks) == ["mood=Joy"]
     assert asked("own", ["1", "01", "2"], "own>=2")
 
@@ -68,11 +71,19 @@ def test_short_names_of_tasks() -> None:
             ["EN_S"],
             "EN_S is both a task of the protocol honest and a",
         ),
+        (
+            "HN_S",
+            "yes no",
+            ["HN_S"],
+            "HN_S is both a task of the protocol honest-negatives and a column",
+        ),
         *(
             ("rating", "1 2 3", [text], problem)
             for text, problem in (
                 ("a name=rating>=2", "the task name 'a name' is not valid"),
-                ("EN_S=rating>=2", "the task name 'EN_S' is already a task of the"),
+                ("EN_S=rating>=2", "the task name 'EN_S' is already the name of a"),
+                ("HN_S=rating>=2", "the task name 'HN_S' is already the name of a"),
+                ("HN_s", "unknown task or column 'HN_s' (did you mean 'HN_S'?)"),
                 (
                     "level=rating>=2",
                     "the task name 'level' is already the name of a column",
