@@ -95,10 +95,10 @@ def ls(session: Session) -> Result:
 @click.option("--films", type=Choice(["none"]), help="none: the table has no films.")
 @click.option(
     "--sheet",
-    default="",
+    multiple=True,
     show_default="the likely one",
     metavar="NAME",
-    help="The sheet of a spreadsheet.",
+    help="The sheet of a spreadsheet. Repeatable: one for each annotator.",
 )
 @click.option(
     "--rule",
@@ -136,7 +136,7 @@ def import_(
     columns: Mapping[str, str] | None,
     form: str,
     films: Literal["none"] | None,
-    sheet: str,
+    sheet: Sequence[str],
     rule: str,
     orders: Mapping[str, str] | None,
     words: Mapping[str, str] | None,
@@ -151,6 +151,7 @@ def import_(
         obygaze manifest import book.xlsx --map clip_id=id --map movie_id=film
         obygaze manifest import t.csv --map coder:a=Ada --map coder:b=Bo --rule agreed
         obygaze manifest import ada.csv ben.csv --rule agreed -o coded
+        obygaze manifest import book.xlsx --sheet Ada --sheet Ben --rule agreed
         obygaze manifest import /data/films -o films
         obygaze manifest import thresh_02.csv --as obygaze12 --splits splits/
     """

@@ -82,7 +82,7 @@ def import_manifest(
     columns: Mapping[str, str] | None = None,
     form: str = "",
     films: Literal["none"] | None = None,
-    sheet: str = "",
+    sheet: str | Sequence[str] = (),
     rule: str = "",
     orders: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
@@ -102,7 +102,8 @@ def import_manifest(
         columns: The column to read as TARGET.
         form: Form of clip ids made of columns: '{film}-{n:03d}'.
         films: none: the table has no films.
-        sheet: The sheet of a spreadsheet; by default the likely one.
+        sheet: The sheet of a spreadsheet; by default the likely one. If each annotator has a sheet,
+            their names.
         rule: If annotators differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
         words: Replace a word; ? stands for not known.

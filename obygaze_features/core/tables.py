@@ -27,7 +27,7 @@ from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.parquet_tables import is_parquet, read_parquet
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.shell import shell_line, shell_word
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.unknown_words import (
     UNKNOWN,
     UnknownWords,
@@ -160,7 +160,7 @@ class CsvTable:
     to one of its numbers, as written in the file. `unread_thousands` does so for columns that stay
     text, because commas separate the cells of the table, too. If several sheets contain data,
     `sheet` is the sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the
-    others with the same columns. If not, all are empty.
+    sheets that share most columns, with the assumed one. If not, all are empty.
     """
 
     columns: tuple[str, ...]
@@ -202,11 +202,10 @@ class CsvTable:
                 f" {others}"
             )
         if self.sheets_alike:
-            files = [f"{name}.csv" for name in sorted([self.sheet, *self.sheets_alike])]
-            command = shell_line(["obygaze", "manifest", "import", *files])
+            sheets = " ".join(f"--sheet {shell_word(s)}" for s in self.sheets_alike)
             remarks.append(
-                "sheets with the same columns are not read together; if each is of one annotator,"
-                f" save each as CSV, then: {command}"
+                "several sheets have the same columns, and one was read; if each is of one"
+                f" annotator, import this file alone, with {sheets}"
             )
         return remarks
 

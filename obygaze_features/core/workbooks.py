@@ -71,7 +71,8 @@ class Sheet:
 
     `last_text` maps a column to the last row in which its cell is formatted as text; columns and
     rows are counted from 0. `others` are the names of other sheets with data, if this sheet was
-    assumed; `alike` are those of them that have the same columns.
+    assumed. `alike` are the names of this sheet and of those that share most of its columns, in the
+    order of the file, if there are any.
     """
 
     name: str
@@ -178,9 +179,16 @@ def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
         return header(sheet).issuperset(columns), n_cells
 
     meant = max(sheets, key=likelihood)
-    others = [sheet for sheet in sheets if sheet is not meant]
-    alike = [sheet.name for sheet in others if header(sheet) == header(meant)]
-    return replace(meant, others=[sheet.name for sheet in others], alike=alike)
+    expected = header(meant)
+    alike = []
+    for sheet in sheets:
+        named = header(sheet)
+        # One person may have added a column of remarks.
+        shares_most = 2 * len(named & expected) > len(named | expected)
+        if shares_most and named.issuperset(expected.intersection(columns)):
+            alike.append(sheet.name)
+    others = [sheet.name for sheet in sheets if sheet is not meant]
+    return replace(meant, others=others, alike=alike if len(alike) > 1 else ())
 
 
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:

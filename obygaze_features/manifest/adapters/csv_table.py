@@ -75,7 +75,7 @@ def read(
     *,
     form: str = "",
     films: Literal["none"] | None = None,
-    sheet: str = "",
+    sheet: str | Sequence[str] = (),
     words: Mapping[str, str] | None = None,
     rule: str = "",
     orders: Mapping[str, str] | None = None,
@@ -90,7 +90,8 @@ def read(
         columns: For columns of the manifest, the column of the table or a constant (`=value`).
         form: The form of clip ids, such as `{movie_id}-{count:03d}`.
         films: "none" if the table states no films.
-        sheet: The name of the sheet of a spreadsheet; "": the sheet that is probably meant.
+        sheet: The name of the sheet of a spreadsheet, or the names of several, each of which is the
+            name of an annotator; (): the sheet that is probably meant.
         words: The level or the concepts of each word of the table.
         rule: The rule that makes one label where annotators differ.
         orders: The words of columns from the lowest, separated by commas.
@@ -102,20 +103,24 @@ def read(
     options = {
         "id": form,
         "films": films,
-        "sheet": sheet,
+        "sheets": sheet,
         "rule": rule,
         "orders": orders,
     }
     stated = mapping_of_options(columns or {}, words or {}, **options)
     table = read_tables(paths, stated)
+    sheets = table.sheets_of_annotators
+    if sheets:
+        # All other questions are about the rows of all these sheets.
+        table = read_tables(paths, stated.joined(TableMapping(sheets=sheets)))
     _check_targets(stated, table)
     n_before = table.n_problems
-    questions = decide(table, stated)
+    questions = decide(table, stated, sheets)
     decided = questions.mapping
     n_asked = table.n_problems - n_before
     made = make_clips(table, decided)
     manifest = _manifest(paths, called, made, decided)
-    if not decided.rule and (len(paths) > 1 or made.annotations):
+    if not decided.rule and (len(table.tables) > 1 or made.annotations):
         differing = differing_clips(manifest)
         if has_unjudged_concepts(manifest):
             sentence = f"{UNJUDGED}; {WAYS_OF_UNJUDGED}"

@@ -221,7 +221,7 @@ def join(
             hint="remove one of the two",
         )
     source = source_file(csv)
-    mapping = mapping_of_options(columns or {}, words or {}, sheet=sheet)
+    mapping = mapping_of_options(columns or {}, words or {}, sheets=sheet)
     read = read_tables([csv], mapping)
     cells: Cells = {}
     for target, column in source_columns(read, mapping).items():

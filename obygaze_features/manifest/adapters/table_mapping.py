@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -50,16 +50,17 @@ class TableMapping:
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
     `coders` maps the columns of each annotator: `ada` is the column of the level, `ada:concepts`
-    the column of the concepts. `id` is the template for ids that are made from columns. `films` is
-    "none" if the table states no films. `times` is the format of 1:05 (m:ss or h:mm). `separator`
-    separates concepts, by default `|`. `levels` and `concepts` have the meanings of words: `?` is
-    no level or no concept, several concepts are joined with `|`, and a modality makes the word a
-    new concept of this modality. `answers` has the words of other columns: `?` is not known, and a
-    word such as NA that means itself is an answer. `rule` makes one label per clip where annotators
-    differ. `orders` lists the words of columns from the lowest to the highest, separated by commas.
+    the column of the concepts. If there are several `sheets`, each is of the annotator whose name
+    it has. `id` is the template for ids that are made from columns. `films` is "none" if the table
+    states no films. `times` is the format of 1:05 (m:ss or h:mm). `separator` separates concepts,
+    by default `|`. `levels` and `concepts` have the meanings of words: `?` is no level or no
+    concept, several concepts are joined with `|`, and a modality makes the word a new concept of
+    this modality. `answers` has the words of other columns: `?` is not known, and a word such as NA
+    that means itself is an answer. `rule` makes one label per clip where annotators differ.
+    `orders` lists the words of columns from the lowest to the highest, separated by commas.
     """
 
-    sheet: str = ""
+    sheets: Sequence[str] = ()
     id: str = ""
     films: str = ""
     times: str = ""
@@ -188,6 +189,9 @@ class TableMapping:
                 prefix = CODER if name == "coders" else ""
                 for key, item in value.items():
                     words += [FLAGS[name], f"{prefix}{key}={item}"]
+            elif name == "sheets":
+                for sheet in value:
+                    words += ["--sheet", sheet]
             else:
                 words += [f"--{name}", str(value)]
         for word, of_word in meanings.items():
@@ -246,6 +250,8 @@ def mapping_of_options(
     # A typed column may have its accents as separate characters.
     sources = {target: compose_accents(column) for target, column in columns.items()}
     filled = {name: value for name, value in options.items() if value}
+    if isinstance(filled.get("sheets"), str):
+        filled["sheets"] = (filled["sheets"],)
     for name in AS_COLUMNS:
         # With `--map times=times`, the table has a column of this name, which keeps it.
         if sources.get(name, name) != name:

@@ -186,10 +186,24 @@ class Questions:
         return rows_of_word
 
 
-def decide(table: TableCells, stated: TableMapping) -> Questions:
-    """Return the questions about a table, with a mapping that answers all of them."""
+def decide(
+    table: TableCells, stated: TableMapping, sheets: Sequence[str] = ()
+) -> Questions:
+    """Return the questions about a table, with a mapping that answers all of them.
+
+    Args:
+        table: The table.
+        stated: The mapping that was typed.
+        sheets: The sheets that were read together, although the user named none.
+    """
     # The likely sheet is not a part of the mapping: the next workbook may call it differently.
-    questions = Questions(table, stated, TableMapping(sheet=table.sheet))
+    questions = Questions(table, stated, TableMapping(sheets=table.sheets))
+    if sheets:
+        questions.ask(
+            f"the sheets {' and '.join(map(repr, sheets))} have the same columns; if each is of one"
+            " annotator, read them together; if not, pass --sheet NAME for one of them",
+            TableMapping(sheets=sheets),
+        )
     _ask_films(questions)
     _ask_times(questions)
     _ask_coders(questions)
@@ -365,8 +379,12 @@ def _ask_ids(questions: Questions) -> None:
             key.append(questions.source("movie_id"))
         if not all(cells) or re.search("[{}:]", column):
             continue
-        ids = set(map(as_id, cells))
-        if len(ids) == len(cells) and None in map(whole_number, cells):
+        ids = [*map(as_id, cells)]
+        tables = [row.violations.path for row in questions.table.rows]
+        is_of_one_row = len({*zip(tables, ids, strict=True)}) == len(ids)
+        # Each annotator may have a table, with the ids of the others.
+        is_of_one_film = len(set(questions.keys(key))) == len(set(ids))
+        if is_of_one_row and is_of_one_film and None in map(whole_number, cells):
             answer = TableMapping(columns={"clip_id": column})
             break
         if questions.are_unique(key) or _person_column(questions, key):

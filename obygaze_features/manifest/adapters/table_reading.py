@@ -1,7 +1,7 @@
 """Read tables of clips: each cell as a string, with its line and column.
 
-If each annotator has a table, the rows of all tables are concatenated. The name of the file is the
-name of the annotator, unless a column has the names.
+If each annotator has a table, the rows of all tables are concatenated. The name of the file or of
+the sheet is the name of the annotator, unless a column has the names.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ class TableCells:
     """The cells of one table or more by column, as they are written.
 
     Attributes:
-        tables: Each table, by its path.
+        tables: Each table, by its path, and by its sheet if several sheets of a file are read.
         rows: The rows of all tables; each has its line, and the violations of its table.
         cells: The cell of each row by column; "" in a column that its table does not have.
         violations: The violations of each table.
@@ -52,10 +52,16 @@ class TableCells:
     words: UnknownWords
 
     @property
-    def sheet(self) -> str:
-        """The name of the sheet that was assumed in each table, or ""."""
+    def sheets(self) -> Sequence[str]:
+        """The name of the sheet that was assumed in each table, if there is one."""
         first, *others = {table.sheet for table in self.tables.values()}
-        return "" if others else first
+        return (first,) if first and not others else ()
+
+    @property
+    def sheets_of_annotators(self) -> Sequence[str]:
+        """The sheets of the only file if one was assumed, and others have the same columns."""
+        first, *others = self.tables.values()
+        return () if others else first.sheets_alike
 
     @property
     def n_problems(self) -> int:
@@ -74,13 +80,7 @@ class TableCells:
 
 def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     """Return the rows of tables. Raise one error that lists the mapped columns that are missing."""
-    names = [path.stem for path in paths]
-    if len(set(names)) < len(names):
-        raise FixUsage(
-            "two tables have the same file name, but each file name is the name of an annotator",
-            where=", ".join(map(str, paths)),
-            hint="rename one of them",
-        )
+    sources = _sources(paths, mapping.sheets)
     mapped = (*mapping.columns.values(), *mapping.coders.values())
     required = [column for column in mapped if not column.startswith(CONSTANT)]
     for name in mapping.columns_of_id:
@@ -89,14 +89,14 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     as_written = (*mapping.sources("video"), *mapping.sources(NAME_COLUMN))
     tables = {}
     violations = []
-    for path in paths:
-        violations.append(Violations(path, mapping.names_in_table))
-        tables[str(path)] = read_table(
-            path,
+    for name, source in sources.items():
+        violations.append(Violations(name, mapping.names_in_table))
+        tables[name] = read_table(
+            source.path,
             required=list(dict.fromkeys(required)),
             violations=violations[-1],
             content="clips",
-            sheet=mapping.sheet,
+            sheet=source.sheet,
             assume_sheet=True,
             # A comma in these columns is not a decimal comma: 1,2 are two concepts.
             texts=(*mapping.sources("concepts"), *mapping.sources(TITLE)),
@@ -112,13 +112,13 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             )
             raise_together(SUMMARY, *violations, hint=hint)
     of_files = {}
-    if len(paths) > 1 and not (mapping.coders or ANNOTATOR in mapping.columns):
+    if len(tables) > 1 and not (mapping.coders or ANNOTATOR in mapping.columns):
         columns.setdefault(ANNOTATOR)
-        of_files = dict(zip(tables, names, strict=True))
+        of_files = {name: source.annotator for name, source in sources.items()}
     rows: list[TableRow] = []
     warnings: list[str] = []
     for name, table in tables.items():
-        of_table = f"{name}: " if len(paths) > 1 else ""
+        of_table = f"{name}: " if len(tables) > 1 else ""
         warnings += [f"{of_table}{remark}" for remark in table.remarks]
         kept = _without_totals(table.rows)
         for row in table.rows[len(kept) :]:
@@ -152,6 +152,46 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     words = mapping.unknown_words.without(of_labels)
     warnings += _answers_in_other_columns(cells, mapping, words)
     return TableCells(tables, rows, cells, violations, warnings, words)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table to read, and the annotator whose it is if there are several.
+
+    `sheet` is empty for the likely sheet, and for text.
+    """
+
+    path: Path
+    sheet: str
+    annotator: str
+
+
+def _sources(paths: Sequence[Path], sheets: Sequence[str]) -> dict[str, _Source]:
+    """Return the tables to read, by the names that errors have for them."""
+    sheet = "".join(sheets[:1])
+    if len(sheets) > 1 and len(paths) > 1:
+        raise FixUsage(
+            "several sheets are read from one spreadsheet only",
+            where=", ".join(map(str, paths)),
+            hint="pass one --sheet, or import one of the files",
+        )
+    sources = {str(path): _Source(path, sheet, path.stem) for path in paths}
+    noun = "file"
+    if len(sheets) > 1:
+        noun = "sheet"
+        (path,) = paths
+        sources = {
+            f"{path} (sheet {name})": _Source(path, name, name) for name in sheets
+        }
+    n_people = len({source.annotator for source in sources.values()})
+    if n_people < max(len(paths), len(sheets)):
+        raise FixUsage(
+            f"two tables have the same {noun} name, but each {noun} name is the name of an"
+            " annotator",
+            where=", ".join(map(str, paths)),
+            hint="rename one of them",
+        )
+    return sources
 
 
 def _answers_in_other_columns(

@@ -12,7 +12,7 @@ from support.cli import call_obygaze
 from support.seeds import amount
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip
@@ -121,7 +121,7 @@ def test_workbooks_of_two_people_have_sheets_of_different_names(tmp_path) -> Non
     words = ("manifest", "import", "copy.xlsx", "copied.xlsx", "-o", "u")
     said = call_obygaze(*words, cwd=tmp_path).ok().stderr
     assert "copy.xlsx and copied.xlsx have equal cells" in said
-    assert "save each as CSV, then: obygaze manifest import ada.csv ben.csv" in said
+    assert "import this file alone, with --sheet ada --sheet ben" in said
     write_workbook(tmp_path / "ben.xlsx", {"ben": [*rows["ben"][:5], *rows[""][1:]]})
     words = (
         "manifest",
@@ -135,6 +135,64 @@ def test_workbooks_of_two_people_have_sheets_of_different_names(tmp_path) -> Non
     )
     said = call_obygaze(*words, cwd=tmp_path).ok().stderr
     assert "labelled by one annotator only: 16 clips" in said
+
+
+# Ben's sheet has a column of remarks, and no decimal commas; the legend is not a coder.
+SHEETS: dict[str, list[list[Any]]] = {
+    "Legende": [["Wort", "Bedeutung"], ["ruhig", "es geschieht wenig"]],
+    "Anna": [
+        ["Nr", "Film", "Stimmung", "Punkte"],
+        ["a1", "Alba", "ruhig", "1,5"],
+        ["a2", "Alba", "wild", "2"],
+        ["b1", "Brug", "NA", "3"],
+    ],
+    "Ben K.": [
+        ["Nr", "Film", "Stimmung", "Punkte", "Bemerkung"],
+        ["a1", "Alba", "ruhig", 1.5, "Schnee"],
+        ["a2", "Alba", "ruhig", 4, None],
+        ["b1", "Brug", "wild", 3, None],
+    ],
+}
+
+
+def test_a_workbook_with_a_sheet_for_each_person_is_asked_about(tmp_path) -> None:
+    write_workbook(tmp_path / "t.xlsx", SHEETS)
+    said = typed_again(tmp_path, ["t.xlsx", "-o", "t"])
+    assert "sheets 'Anna' and 'Ben K.' have the same columns; if each is of one" in said
+    assert "likely answer: --sheet Anna --sheet 'Ben K.'" in said
+    assert "t.xlsx (sheet Anna):4: column 'Stimmung': 'NA'" in said
+    manifest = read_manifest("t", workspace=tmp_path)
+    assert manifest.annotators == ("Anna", "Ben K.")
+    told = {}
+    for one in manifest.annotations:
+        mood = one.own["Stimmung"]
+        told[one.clip_id, one.annotator] = (mood, one.own["Punkte"])
+    assert told == {
+        ("a1", "Anna"): ("ruhig", "1.5"),
+        ("a1", "Ben K."): ("ruhig", "1.5"),
+        ("a2", "Anna"): ("wild", "2"),
+        ("a2", "Ben K."): ("ruhig", "4"),
+        ("b1", "Anna"): ("", "3"),
+        ("b1", "Ben K."): ("wild", "3"),
+    }
+    (source,) = manifest.header.sources
+    assert source.file == "t.xlsx"
+    alone = ("manifest", "import", "t.xlsx", "--sheet", "Anna", "-o", "anna")
+    columns = ("--map", "clip_id=Nr", "--map", "movie_id=Film", "--word", "NA=?")
+    call_obygaze(*alone, *columns, cwd=tmp_path).ok()
+    assert read_manifest("anna", workspace=tmp_path).annotators == ()
+
+
+def test_several_sheets_are_of_one_workbook_and_have_names_of_their_own(
+    tmp_path: Path,
+) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", SHEETS)
+    with pytest.raises(FixUsage, match="the same sheet name"):
+        read(path, sheet=["Anna", "Anna"])
+    with pytest.raises(FixUsage, match="from one spreadsheet only"):
+        read([path, tmp_path / "u.xlsx"], sheet=["Anna", "Ben K."])
+    with pytest.raises(FixUsage, match=r"no sheet 'Bem K.' \(did you mean 'Ben K.'"):
+        read(path, sheet=["Anna", "Bem K."])
 
 
 def test_nothing_matches_the_rows_of_two_people_without_ids_and_times(tmp_path) -> None:
