@@ -440,7 +440,7 @@ def link(session: Session, manifest: str, folder: Path) -> Result:
     "--map",
     "columns",
     metavar="TARGET=COLUMN",
-    help="Rename a column; times=m:ss or times=h:mm is the format of 1:10.",
+    help="Rename a column; times=m:ss or times=h:mm is the format of 1:10, times=ms that of 70000.",
 )
 @click.option(
     "--sheet",

@@ -42,6 +42,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 from obygaze_features.manifest.adapters.table_reading import TableCells, read_tables
 from obygaze_features.manifest.adapters.table_times import (
     CLOCK_COLUMNS,
+    SHORT_TIMES,
     SPAN_COLUMNS,
     in_seconds,
     is_short,
@@ -169,7 +170,7 @@ def join_columns(
         manifest: The manifest, which is replaced; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: The column of the table for each name, such as {"clip_id": "scene"}; the value of
-            "times" is the format of 1:10, m:ss or h:mm.
+            "times" is the format of 1:10, m:ss or h:mm, or ms for milliseconds.
         sheet: The sheet of a spreadsheet; by default the likely one.
         words: NA=? if a word means not known, NA=NA if it is an answer; in an update also ja=S.
         update: Change the cells of the clips of the table only.
@@ -239,7 +240,7 @@ def join(
     id_in_table = {clip.clip_id: getattr(clip, key) for clip in manifest}
     n_by_id = 0
     if key == CLIP:
-        n_by_id = _require_same(manifest, cells, rows_of_id, mapping.times, csv)
+        n_by_id = _require_same(manifest, cells, rows_of_id, mapping, csv)
     if rows_of_id.keys().isdisjoint(id_in_table.values()):
         known = manifest.clip_ids if key == CLIP else manifest.films
         raise NotFound(
@@ -518,7 +519,7 @@ def _check_columns(
     """
     violations = read.violations[0]
     times = [name for name in ALL_TIMES if name in cells]
-    for name in times if not mapping.times else ():
+    for name in times if mapping.times not in SHORT_TIMES else ():
         short = [text for text in cells[name] if is_short(text)]
         for row, text in zip(read.rows, cells[name], strict=True):
             if is_short(text):
@@ -558,7 +559,7 @@ def _require_same(
     manifest: Manifest,
     cells: Cells,
     rows_of_id: Mapping[str, Sequence[int]],
-    short: str,
+    mapping: TableMapping,
     path: Path,
 ) -> int:
     """Raise an error if the table and the manifest state different films or spans for a clip.
@@ -582,7 +583,8 @@ def _require_same(
         times: list[float | None] = []
         for of_row in stated:
             cell = of_row.get(column, "")
-            text = in_seconds(cell, has_decimal_comma=True, short=short)
+            form = mapping.form_of(column)
+            text = in_seconds(cell, has_decimal_comma=True, form=form)
             times.append(float(text) if WRITTEN_SECONDS.fullmatch(text) else None)
         return times
 

@@ -173,7 +173,9 @@ def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None
                 )
                 for text in texts:
                     texts[text] = in_seconds(
-                        text, has_decimal_comma=not is_unclear, short=mapping.times
+                        text,
+                        has_decimal_comma=not is_unclear,
+                        form=mapping.form_of(column),
                     )
             seconds = []
             for row, text in zip(table.rows, cells[column], strict=True):

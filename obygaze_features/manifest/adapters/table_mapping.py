@@ -16,7 +16,7 @@ from obygaze_features.core.unknown_words import (
     UnknownWords,
     is_no_answer,
 )
-from obygaze_features.manifest.adapters.table_times import SHORT_TIMES
+from obygaze_features.manifest.adapters.table_times import MILLISECONDS, SHORT_TIMES
 from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.model import LEVELS
@@ -52,12 +52,13 @@ class TableMapping:
     `coders` maps the columns of each annotator: `ada` is the column of the level, `ada:concepts`
     the column of the concepts. If there are several `sheets`, each is of the annotator whose name
     it has. `id` is the template for ids that are made from columns. `films` is "none" if the table
-    states no films. `times` is the format of 1:05 (m:ss or h:mm). `separator` separates concepts,
-    by default `|`. `levels` and `concepts` have the meanings of words: `?` is no level or no
-    concept, several concepts are joined with `|`, and a modality makes the word a new concept of
-    this modality. `answers` has the words of other columns: `?` is not known, and a word such as NA
-    that means itself is an answer. `rule` makes one label per clip where annotators differ.
-    `orders` lists the words of columns from the lowest to the highest, separated by commas.
+    states no films. `times` is the format of 1:05 (m:ss or h:mm), or ms for milliseconds.
+    `separator` separates concepts, by default `|`. `levels` and `concepts` have the meanings of
+    words: `?` is no level or no concept, several concepts are joined with `|`, and a modality makes
+    the word a new concept of this modality. `answers` has the words of other columns: `?` is not
+    known, and a word such as NA that means itself is an answer. `rule` makes one label per clip
+    where annotators differ. `orders` lists the words of columns from the lowest to the highest,
+    separated by commas.
     """
 
     sheets: Sequence[str] = ()
@@ -83,6 +84,14 @@ class TableMapping:
         """Return the concepts of a word, joined with `|`; "" for no concept, None if unknown."""
         meanings = {**self.concepts, **{name: name for name in self.own_concepts}}
         return _meaning(word, meanings, concepts(), canonical_concept, CONCEPTS[0])
+
+    def form_of(self, target: str) -> str:
+        """Return the format of the times of a column of the manifest; "": it is not stated.
+
+        A column whose name is already `start_s` has seconds, whatever others have.
+        """
+        is_in_seconds = self.columns.get(target, target) == target
+        return "" if is_in_seconds and self.times == MILLISECONDS else self.times
 
     @cached_property
     def unknown_words(self) -> UnknownWords:
@@ -300,10 +309,10 @@ def mapping_of_options(
 
 
 def check_times(times: str) -> str:
-    """Return the typed format of short times. Raise an error unless it is m:ss, h:mm or ""."""
-    if times not in ("", *SHORT_TIMES):
+    """Return the typed format of times. Raise an error unless it is m:ss, h:mm, ms or ""."""
+    if times not in ("", *SHORT_TIMES, MILLISECONDS):
         raise FixUsage(
-            f"--map times: expected {' or '.join(SHORT_TIMES)}, got {times!r}",
+            f"--map times: expected {', '.join(SHORT_TIMES)} or {MILLISECONDS}, got {times!r}",
             hint="pass --map times=m:ss for minutes and seconds",
         )
     return times

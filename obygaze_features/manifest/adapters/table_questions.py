@@ -37,25 +37,33 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells
 from obygaze_features.manifest.adapters.table_times import (
+    MILLISECONDS,
     MINUTES,
     SPAN_COLUMNS,
     has_times,
     is_short,
+    says_milliseconds,
     unclear_time,
 )
 from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import annotators_path, as_id
 from obygaze_features.manifest.model import FOLD_PREFIX, NO_FILMS, TARGETS
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_level
 
+FRAME = "frame"
+STARTS = "start begin begins beginn from von anfang debut in inicio onset"
+ENDS = "end ends ende to bis schluss fin stop out hasta offset"
 # Usual names of the columns of films, clips, times and annotators, without accents.
 NAMES = {
     "movie_id": "film filme films movie movies title titel titre titulo pelicula",
     "clip_id": "clip id shot scene szene no nr n num number nummer numero plan sequence",
-    "start_s": "start begin begins beginn from von anfang debut in inicio",
-    "end_s": "end ends ende to bis schluss fin stop out hasta",
-    FRAMES[0]: "frame frames bild image",
+    "start_s": STARTS,
+    "end_s": ENDS,
+    FRAMES[0]: f"{STARTS} first erstes premiere startframe startbild",
+    FRAMES[1]: f"{ENDS} last letztes derniere endframe endbild",
+    FRAME: "frame frames bild image startframe endframe startbild endbild",
     RATE_COLUMN: "framerate fps rate bildrate",
     ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who wer qui person",
     "concepts": "concept concepts konzept konzepte",
@@ -76,6 +84,8 @@ _SIGNS = re.compile("[;,/]")
 # cells are words of levels.
 MOST_WORDS = 12
 MOST_OF_TEN = 8
+# Films have at least this frame rate.
+LOWEST_RATE = 10
 # The new name of a column `level` whose words are not levels.
 OWN_LEVEL = "own_level"
 KEEP = "if not, pass --map COLUMN=COLUMN to keep a column as it is"
@@ -206,10 +216,12 @@ def decide(
         )
     _ask_films(questions)
     _ask_times(questions)
+    _ask_rate(questions)
     _ask_coders(questions)
     _ask_ids(questions)
     _ask_repeated_ids(questions)
     _ask_labels(questions)
+    _ask_milliseconds(questions)
     _ask_clocks(questions)
     _ask_levels(questions)
     _ask_concepts(questions)
@@ -267,20 +279,35 @@ def _ask_times(questions: Questions) -> None:
     of_times = [
         name for name in questions.free if has_times(questions.table.filled(name))
     ]
-    pair = []
-    for target in SPAN_COLUMNS:
-        pair += questions.named(target, of_times)[:1]
-    if len(pair) != 2:
+    # Of the same times in several formats, milliseconds are the last choice.
+    of_times.sort(key=says_milliseconds)
+    in_frames = questions.named(FRAME, of_times)
+    in_seconds = [name for name in of_times if name not in in_frames]
+    for noun, targets, columns in (
+        ("times", SPAN_COLUMNS, in_seconds),
+        ("frames", FRAMES, in_frames),
+    ):
+        starts, ends = (questions.named(target, columns) for target in targets)
+        if starts and ends:
+            pair = dict(zip(targets, (starts[0], ends[0]), strict=True))
+            sentence = f"{starts[0]!r} and {ends[0]!r} look like the {noun} of the clips; {KEEP}"
+            questions.ask(sentence, TableMapping(columns=pair))
+            return
+
+
+def _ask_rate(questions: Questions) -> None:
+    """Ask whether a column has the frame rates, if the table counts frames."""
+    if not questions.is_stated(*FRAMES) or questions.is_stated(RATE_COLUMN):
         return
-    noun = "times"
-    targets = dict(zip(SPAN_COLUMNS, pair, strict=True))
-    if questions.named(FRAMES[0], pair) == pair:
-        noun = "frames"
-        rates = questions.named(RATE_COLUMN)
-        targets = dict(zip((*FRAMES, RATE_COLUMN), [*pair, *rates], strict=False))
-    start, end = pair
-    sentence = f"{start!r} and {end!r} look like the {noun} of the clips; {KEEP}"
-    questions.ask(sentence, TableMapping(columns=targets))
+    for column in questions.named(RATE_COLUMN):
+        rates = map(parse_frame_rate, questions.table.filled(column))
+        # A rate of 1 to 5 is a rating.
+        if all(rate and rate >= LOWEST_RATE for rate in rates):
+            questions.ask(
+                f"{column!r} looks like the frame rate of the films; {KEEP}",
+                TableMapping(columns={RATE_COLUMN: column}),
+            )
+            return
 
 
 def _ask_coders(questions: Questions) -> None:
@@ -471,6 +498,23 @@ def _ask_labels(questions: Questions) -> None:
 
 
 # --- The cells ---
+
+
+def _ask_milliseconds(questions: Questions) -> None:
+    """Ask whether times are in milliseconds, if the header of a column says so."""
+    if questions.mapping.times:
+        return
+    for target in (*SPAN_COLUMNS, *FILM_TIMES):
+        column = questions.source(target)
+        is_of_clock = any(":" in cell for cell in questions.table.filled(column))
+        is_named = column != target and says_milliseconds(column)
+        if is_named and column in questions.table.cells and not is_of_clock:
+            questions.ask(
+                f"{column!r} has milliseconds by its name; if it has seconds, rename it",
+                TableMapping(times=MILLISECONDS),
+                target,
+            )
+            return
 
 
 def _ask_clocks(questions: Questions) -> None:

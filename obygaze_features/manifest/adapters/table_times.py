@@ -1,9 +1,10 @@
-"""Read the times in a table: seconds, clock times, and short times such as 1:05."""
+"""Read the times in a table: seconds, milliseconds, clock times, and short times such as 1:05."""
 
 import re
 from collections.abc import Sequence
 from fractions import Fraction
 
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.tables import TableRow, number_of_cell
 
 SPAN_COLUMNS = ("start_s", "end_s")
@@ -13,6 +14,13 @@ CLOCK_COLUMNS = ("start", "end")
 MINUTES = "m:ss"
 HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
+# The format of times that are whole milliseconds.
+MILLISECONDS = "ms"
+# The words of a header with times in milliseconds, and those of other formats: hh:mm:ss.ms.
+_IN_MILLISECONDS = (
+    "ms msec msecs millis millisecond milliseconds millisekunden millisecondes"
+)
+_IN_OTHERS = "s sec secs second seconds sekunden secondes ss mm hh"
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
 # With hours, minutes are below 60.
 _CLOCK = re.compile(
@@ -23,6 +31,17 @@ _CLOCK = re.compile(
 _SHORT = re.compile(r"(?=.*[1-9])[0-9]{1,9}:[0-5]?[0-9](?:[.,][0-9]{1,400})?")
 # A column of times has more than 4 times for each cell that is not a time.
 MOST_WRONG = 4
+
+
+def says_milliseconds(column: str) -> bool:
+    """Return whether a header says that a column has milliseconds.
+
+    >>> says_milliseconds("Begin Time - msec"), says_milliseconds("Begin Time - ss.msec")
+    (True, False)
+    """
+    words = {*re.findall("[a-z]+", ascii_id(column).casefold())}
+    is_in_others = not words.isdisjoint(_IN_OTHERS.split())
+    return not is_in_others and not words.isdisjoint(_IN_MILLISECONDS.split())
 
 
 def is_short(text: str) -> bool:
@@ -41,32 +60,37 @@ def has_times(cells: Sequence[str]) -> bool:
     return n_times > MOST_WRONG * (len(cells) - n_times)
 
 
-def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
+def in_seconds(text: str, *, has_decimal_comma: bool, form: str = "") -> str:
     """Return a time in seconds as a manifest writes it; other text is returned unchanged.
 
     Args:
         text: The cell.
         has_decimal_comma: Whether 70,5 is a number.
-        short: The format of 1:05, one of `SHORT_TIMES`; "": such a time stays unchanged.
+        form: The format of 1:05, one of `SHORT_TIMES`, or `MILLISECONDS`. Without the first, a time
+            such as 1:05 stays unchanged.
 
     >>> in_seconds("0:01:10.1", has_decimal_comma=False), in_seconds("x", has_decimal_comma=False)
     ('70.1', 'x')
-    >>> [in_seconds("1:05", has_decimal_comma=False, short=short) for short in SHORT_TIMES]
+    >>> [in_seconds("1:05", has_decimal_comma=False, form=form) for form in SHORT_TIMES]
     ['65.0', '3900.0']
+    >>> in_seconds("70100", has_decimal_comma=False, form=MILLISECONDS)
+    '70.1'
     """
     stripped = text.strip()
     if "," in stripped and not has_decimal_comma:
         return text
+    if _SECONDS.fullmatch(stripped) and form == MILLISECONDS:
+        return repr(float(Fraction(stripped.replace(",", ".")) / 1000))
     if _SECONDS.fullmatch(stripped):
         return stripped.replace(",", ".")
     time = _CLOCK.fullmatch(stripped)
-    if time is None or (is_short(stripped) and not short):
+    if time is None or (is_short(stripped) and form not in SHORT_TIMES):
         return text
     # The parts are fractions, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
     parts = [Fraction((part or "0").replace(",", ".")) for part in time.groups()]
     hours, minutes, seconds = parts
     exact = 3600 * hours + 60 * minutes + seconds
-    is_in_hours = short == HOURS and not time["hours"]
+    is_in_hours = form == HOURS and not time["hours"]
     return repr(float(60 * exact if is_in_hours else exact))
 
 
@@ -74,7 +98,7 @@ def unclear_time(text: str) -> str:
     """Return the sentence for a time that may be minutes or hours."""
     ways = []
     for form in SHORT_TIMES:
-        seconds = in_seconds(text, has_decimal_comma=True, short=form)
+        seconds = in_seconds(text, has_decimal_comma=True, form=form)
         ways.append(f"{seconds.removesuffix('.0')} s with --map times={form}")
     return f"{text!r} may be minutes or hours: {', '.join(ways)}"
 

@@ -352,3 +352,64 @@ def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) ->
     except FixInput as error:
         assert are_wrong, (line, error.details)
         assert "likely" not in str(error.details), (line, error.details)
+
+
+def asked_times(folder: Path, *lines: str) -> list[tuple[str, float, float]]:
+    (folder / "t.csv").write_text("\n".join(lines), "utf-8")
+    typed_again(folder, ["t.csv", "-o", "t"])
+    return [row[:3] for row in rows_of(folder)]
+
+
+def test_times_of_elan_in_three_formats_are_one_time(tmp_path: Path) -> None:
+    """ELAN exports each time as a clock time, in seconds and in milliseconds."""
+    header = "Film,Begin Time - msec,Begin Time - hh:mm:ss.ms,Begin Time - ss.msec"
+    header += ",End Time - msec,End Time - hh:mm:ss.ms,End Time - ss.msec,mood"
+    rows = ["Alba,1500,00:00:01.500,1.5,61250,00:01:01.250,61.25,calm"]
+    rows += ["Alba,61250,00:01:01.250,61.25,70001,00:01:10.001,70.001,wild"]
+    expected = [("Alba-001", 1.5, 61.25), ("Alba-002", 61.25, 70.001)]
+    assert asked_times(tmp_path, header, *rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("Begin Time - msec", "End Time - msec"),
+        ("Start (ms)", "Ende (ms)"),
+        ("Onset_ms", "Offset_ms"),
+    ],
+)
+def test_milliseconds_are_never_proposed_as_seconds(tmp_path, start, end) -> None:
+    rows = ["Alba,1500,61250,calm", "Alba,61250,70001,wild"]
+    expected = [("Alba-001", 1.5, 61.25), ("Alba-002", 61.25, 70.001)]
+    assert asked_times(tmp_path, f"Film,{start},{end},mood", *rows) == expected
+
+
+def test_a_typed_column_of_milliseconds_is_asked_about(tmp_path: Path) -> None:
+    lines = ["clip_id,movie_id,video,Start (ms),End (ms),film_start_s,film_end_s"]
+    lines += ["a,A,a.mp4,1500,61250,3,62.75"]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines), "utf-8")
+    columns = {"start_s": "Start (ms)", "end_s": "End (ms)"}
+    with pytest.raises(FixInput) as caught:
+        read(path, columns)
+    assert "'Start (ms)' has milliseconds by its name" in str(caught.value.details)
+    assert "--map times=ms" in str(caught.value.hint)
+    (clip,) = read(path, {**columns, "times": "ms"}).manifest.clips
+    # The name of the column film_start_s says that it has seconds.
+    assert (clip.start_s, clip.end_s, clip.extra["film_start_s"]) == (1.5, 61.25, "3")
+
+
+@pytest.mark.parametrize(
+    "header", ["First frame,Last frame,FPS", "Startbild,Endbild,Bildrate"]
+)
+def test_first_and_last_frame_and_rate_are_likely_answers(tmp_path, header) -> None:
+    """A rating of 1 to 5 is no frame rate, whatever its header."""
+    lines = [f"Film,Rate,First rating,Last rating,{header}"]
+    lines += ["Alba,4,1,2,0,24,25", "Alba,2,2,2,25,74,25", "Brug,5,1,1,0,49,25"]
+    expected = [("Alba-001", 0.0, 1.0), ("Alba-002", 1.0, 3.0), ("Brug-001", 0.0, 2.0)]
+    assert asked_times(tmp_path, *lines) == expected
+
+
+def test_the_rate_of_frames_that_are_named_already_is_a_likely_answer(tmp_path) -> None:
+    lines = ["movie_id,clip_id,start_frame,end_frame,FPS", "Alba,a,0,24,25"]
+    assert asked_times(tmp_path, *lines) == [("a", 0.0, 1.0)]
