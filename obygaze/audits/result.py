@@ -24,6 +24,7 @@ from obygaze_features.core.files import csv_for_people, write_new
 
 IntervalEnds = list[float | None]
 MAX_ROWS = 40
+LATEX = ".tex"
 
 
 class Drawable(Protocol):
@@ -140,20 +141,37 @@ class Audit:
         """Return the answers, the figure and the table as an HTML page."""
         from obygaze_models.report import figures, tables
 
-        rows = [tuple(map(_cell_of_page, row)) for row in self.rows]
-        # The reader of the page has not seen the warnings of the command.
-        warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
         with self.figure.drawn() as drawing:
             return tables.render_template(
                 "finding.html",
                 title=self.title,
                 answers=self.answers,
-                limits=[*self.limits, *warned],
+                limits=self._all_limits(),
                 figure=figures.Figure(
                     "figure", self.figure.title, self.caption, drawing
                 ),
-                table=tables.ResultTable("table", "Numbers", self.headers, rows),
+                table=tables.ResultTable(
+                    "table", "Numbers", self.headers, self._shown_rows()
+                ),
             )
+
+    def latex(self) -> str:
+        """Return the table in LaTeX, with the limits as its note."""
+        from obygaze_models.report import tables
+
+        note = " ".join(self._all_limits())
+        shown = tables.ResultTable(
+            "audit", self.title, self.headers, self._shown_rows(), note
+        )
+        return tables.render_template("table.tex", table=shown, run=self.title)
+
+    def _shown_rows(self) -> list[tuple[object, ...]]:
+        return [tuple(map(_cell_of_page, row)) for row in self.rows]
+
+    def _all_limits(self) -> list[str]:
+        """Return the limits and the warnings, which a reader of a file has not seen."""
+        warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
+        return [*self.limits, *warned]
 
     def write(
         self,
@@ -166,18 +184,22 @@ class Audit:
         """Write the audit to the given files and return the paths that were written.
 
         Args:
-            table: The CSV file for the table, at full precision.
+            table: The file for the table: .csv at full precision, or .tex for LaTeX.
             figure: Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.
             report: The HTML file for a page with the answers, the figure and the table.
             force: Replace files that have other contents.
         """
-        for path, suffix in ((table, ".csv"), (report, ".html")):
-            if path is not None and Path(path).suffix.lower() != suffix:
+        for path, suffixes in ((table, (".csv", LATEX)), (report, (".html",))):
+            if path is not None and Path(path).suffix.lower() not in suffixes:
                 raise FixUsage(
-                    f"expected a file with the extension {suffix}, got {path}"
+                    f"expected a file with the extension {' or '.join(suffixes)}, got"
+                    f" {path}"
                 )
         written = []
-        if table is not None:
+        if table is not None and Path(table).suffix.lower() == LATEX:
+            write_new(Path(table), self.latex().encode("utf-8"), force=force)
+            written.append(Path(table))
+        elif table is not None:
             rows = []
             for row in self.rows:
                 # Some cells are shown as a rounded text; the file has their number.

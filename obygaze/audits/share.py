@@ -1,6 +1,7 @@
-"""The audit of a share: the share of clips that show something, estimated from a few of the clips.
+"""The audit of a share: how much of films shows something.
 
-The clips were sampled within films by `manifest sample`, and labelled. Scores of a model for all
+If the films were coded wholly, `coded_share` counts. Else the share is estimated from a few of the
+clips, which were sampled within films by `manifest sample`, and labelled. Scores of a model for all
 clips of the films can make the interval narrower; they never replace labels.
 
 `read_labels` reads and checks the labels, `estimate_shares` computes the shares, and `present`
@@ -12,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,26 +21,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.annotations import require_column
+from obygaze.audits.coded_share import (
+    count_shares,
+    present_coded,
+    read_coded,
+    read_coded_marks,
+)
+from obygaze.audits.condition import judge, parse_condition
+from obygaze.audits.group_differences import compare_shares, difference_sentences
 from obygaze.audits.result import Audit, Plot, Point
-from obygaze.films.marks import UNKNOWN
+from obygaze.films.marks import find_marks
 from obygaze.films.predictions import score_column
 from obygaze.films.sampling import LEAST_FILMS, draw_plan, is_drawn
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.clip_table import ClipTable
-from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Clip, Manifest, require_numbers
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.same_clips import same_clips
-from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
-from obygaze_models.evaluation.group_tests import ALPHA, MANY
-from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
-from obygaze_models.evaluation.predictions import rounded_difference
 from obygaze_models.evaluation.shares import (
     MarkedFilms,
     estimate_share,
@@ -113,44 +116,61 @@ class Shares:
 
 
 def audit_share(
-    manifest: PathLike,
+    source: PathLike,
     *,
     of: str = "level == S",
     predictions: PathLike | None = None,
     by: str | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Estimate the share of clips that show something, from drawn clips with labels of people.
+    """Return the share of films that shows something: counted, or estimated from a sample.
 
-    `manifest sample` samples the clips, and `marks clips` turns marks into labels. A clip
-    without a label, or with `?`, was not judged and does not count. A word that no label has is an
-    error.
+    The source is a manifest whose clips cover its films, or a table of marks. All that was coded
+    counts: the share of the time and of the clips, of each film, of each coder, and of all. A part
+    of a film without a label counts nowhere. Marks have a share of the time only; where an
+    annotator has marks in the column `watched`, only what was watched counts.
 
-    The share is estimated for all clips of the films. Its interval is over films: it holds for the
-    films of which these films are a random sample. Groups of films are compared by exchanging whole
-    films, with Holm's correction.
-
-    Predictions for all clips of the films can make the interval narrower. The share is then the
-    mean prediction of all clips plus the mean error on the judged clips; predictions never count as
+    If the manifest has only clips that `manifest sample` has sampled, the share of all clips of the
+    films is estimated. A clip without a label, or with `?`, was not judged and does not count. The
+    interval is over films: it holds for the films of which these films are a random sample.
+    Predictions for all clips of the films can make it narrower. The share is then the mean
+    prediction of all clips plus the mean error on the judged clips; predictions never count as
     labels.
 
+    Groups of films are compared by exchanging whole films, with Holm's correction. A word that no
+    label has is an error.
+
     Args:
-        manifest: The manifest of the drawn clips, with labels.
+        source: The manifest with labels, or the table of marks.
         of: The expression to count, such as "level == S", "Look in concept" or "mood == sad".
-        predictions: CSV of clips with scores, as `models predict` writes it.
+        predictions: For a sample: CSV of clips with scores, as `models predict` writes it.
         by: A column of films whose values are the groups.
         workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_share("judged", by="decade")
     """
-    drawn = read_manifest(manifest, workspace=workspace)
-    labels = read_labels(drawn, of)
-    groups_of = film_values(drawn, by) if by is not None else None
+    table = find_marks(source, workspace)
+    if table is not None:
+        for option, value in (("--predictions", predictions), ("--by", by)):
+            if value is not None:
+                raise FixUsage(
+                    f"{option} is for a manifest, got a table of marks",
+                    where=str(source),
+                    hint=LABELS_OF_MARKS,
+                )
+        marks = read_coded_marks(table, of, workspace)
+        return present_coded(marks, count_shares(marks), of)
+    manifest = read_manifest(source, workspace=workspace)
+    groups_of = film_values(manifest, by) if by is not None else None
+    if predictions is None and not is_drawn(manifest):
+        coded = read_coded(manifest, of)
+        return present_coded(coded, count_shares(coded, groups_of), of)
+    labels = read_labels(manifest, of)
     scores = None
     if predictions is not None:
-        scores = read_scores(Path(predictions), drawn, labels)
-    return present(estimate_shares(labels, groups_of, scores), of, drawn.name)
+        scores = read_scores(Path(predictions), manifest, labels)
+    return present(estimate_shares(labels, groups_of, scores), of, manifest.name)
 
 
 # ---- labels and scores ---------------------------------------------------------------------------
@@ -167,15 +187,13 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
             where=drawn.name,
             hint=f"{sample} -n {n_drawn} -o drawn; label the sampled clips; {LABELS_OF_MARKS}",
         )
-    expression = _expression(of, drawn)
+    expression = parse_condition(of, drawn)
     decided = drawn.undisputed((*expression.compared, *expression.concepts))
     holds: dict[str, dict[str, bool]] = {film: {} for film in drawn.films}
     n_disputed = Counter(clip.movie_id for clip in drawn)
     n_disputed.subtract(clip.movie_id for clip in decided)
-    for clip in decided:
-        is_so = _holds(expression, clip)
-        if is_so is not None:
-            holds[clip.movie_id][clip.clip_id] = is_so
+    for clip_id, is_so in judge(expression, decided).items():
+        holds[drawn[clip_id].movie_id][clip_id] = is_so
     n_films = sum(map(bool, holds.values()))
     if n_films < LEAST_FILMS:
         raise FixInput(
@@ -189,15 +207,6 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
         sizes = (plan.n_clips, plan.n_drawn, n_disputed[film])
         labels[film] = FilmLabels(*sizes, holds[film])
     return labels
-
-
-def _holds(expression: Expression, clip: Clip) -> bool | None:
-    """Return whether an expression holds for a clip, or None if the clip was not judged."""
-
-    def values(column: str) -> list[str]:
-        return [value for value in clip.values(column) if value != UNKNOWN]
-
-    return expression.holds(values)
 
 
 def film_values(manifest: Manifest, column: str) -> dict[str, list[str]]:
@@ -218,34 +227,6 @@ def film_values(manifest: Manifest, column: str) -> dict[str, list[str]]:
             )
         values_of_film[clip.movie_id] = values or known
     return values_of_film
-
-
-def _expression(of: str, drawn: Manifest) -> Expression:
-    """Return the parsed expression.
-
-    For a clip, the expression is None (unknown) if its truth depends on a missing label.
-    """
-    concepts = dict.fromkeys(drawn.header.concepts)
-    for clip in drawn:
-        concepts |= dict.fromkeys(clip.concepts)
-    concepts = concepts or dict.fromkeys(concepts_of_papers())
-    expression = parse(
-        of, vocabulary=concepts, where=of, of_empty=None, words_of=drawn.words
-    )
-    # Without levels, a clip without the concept cannot be told from a clip that nobody judged.
-    if expression.concepts and not any(is_labelled("level", c.values) for c in drawn):
-        raise FixInput(
-            "expected clips with levels, which show whether a concept was judged, got clips"
-            " without levels",
-            where=of,
-        )
-    for column in expression.compared:
-        require_column(drawn, column)
-    require_numbers(expression, drawn.clips, drawn.name)
-    unknown = drawn.unknown_values(expression)
-    if unknown:
-        raise FixInput("; ".join(unknown), where=of)
-    return expression
 
 
 def read_scores(
@@ -350,7 +331,9 @@ def estimate_shares(
     return Shares(
         counts=_counts(labels.values()),
         shares=shares,
-        differences=_differences(groups, films, slopes),
+        differences=compare_shares(
+            groups, films.shares + slopes * films.ahead, films.sizes
+        ),
         explained=None if scores is None else float(variance_explained(films)),
         films_without_labels=[film for film in labels if film not in known],
         films_without_group=without_group,
@@ -392,42 +375,6 @@ def _marked_films(
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
 
 
-def _differences(
-    groups: Mapping[str, NDArray[np.intp]], films: MarkedFilms, slopes: Floats
-) -> list[Row]:
-    """Return the difference of the shares of each pair of groups, with its test.
-
-    Films that are in both groups are excluded. A pair is skipped if one of its groups has fewer
-    than two other films.
-    """
-    values = films.shares + slopes * films.ahead
-    tested: list[Row] = []
-    for names in combinations(groups, 2):
-        first, second = (groups[name] for name in names)
-        in_both = np.intersect1d(first, second)
-        parts = [np.setdiff1d(of_group, in_both) for of_group in (first, second)]
-        if min(map(len, parts)) < LEAST_FILMS:
-            continue
-        both = np.concatenate(parts)
-        sizes = films.sizes[both]
-        mean = np.average(values[both], weights=sizes)
-        # The positive clips of each film minus the number expected at the mean share.
-        surplus = sizes * rounded_difference(values[both], mean)
-        p_value = permutation_p(surplus, np.arange(len(both)) < len(parts[0]))
-        means = [np.average(values[of], weights=films.sizes[of]) for of in parts]
-        tested.append(
-            {
-                "groups": names,
-                "difference": float(means[0] - means[1]),
-                "p": p_value.two_sided,
-                "method": p_value.method,
-                "n_in_both": len(in_both),
-            }
-        )
-    corrected = holm([pair["p"] for pair in tested]).tolist() if tested else []
-    return [{**pair, "p_holm": p} for pair, p in zip(tested, corrected, strict=True)]
-
-
 def _known(value: Floats) -> float | None:
     return None if np.isnan(value) else float(value)
 
@@ -460,7 +407,7 @@ def present(found: Shares, of: str, source: str) -> Audit:
         title=f"How much: {of} in {source}",
         headers=[*HEADERS.values()],
         rows=[tuple(row[name] for name in HEADERS) for row in found.shares],
-        answers=[answer, drawn, *_sentences(found.differences)],
+        answers=[answer, drawn, *difference_sentences(found.differences)],
         limits=list(_limits(found)),
         values={
             "source": source,
@@ -475,28 +422,6 @@ def present(found: Shares, of: str, source: str) -> Audit:
             "share of the clips, with 95 % interval over films",
         ),
     )
-
-
-def _sentences(differences: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each pair of groups.
-
-    If there are many pairs, only the pairs that differ have a sentence.
-    """
-    shown = differences
-    n_pairs = len(differences)
-    if n_pairs > MANY:
-        shown = [pair for pair in differences if pair["p_holm"] < ALPHA]
-        yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
-    corrected = " after Holm's correction" if n_pairs > 1 else ""
-    for pair in shown:
-        verdict = "differ" if pair["p_holm"] < ALPHA else "are not shown to differ"
-        left_out = ""
-        if pair["n_in_both"]:
-            left_out = f" {count(pair['n_in_both'], 'film')} in both groups excluded."
-        yield (
-            f"{' and '.join(pair['groups'])} {verdict}: {pair['difference']:+.3f},"
-            f" {p_equals(pair['p_holm'])}{corrected}, exchanging whole films.{left_out}"
-        )
 
 
 def _limits(found: Shares) -> Iterator[str]:

@@ -41,7 +41,7 @@ def audit_files(function: F) -> F:
             "--table",
             type=NAME,
             metavar="PATH",
-            help="The CSV file for the table, at full precision.",
+            help="The file for the table: .csv at full precision, or .tex for LaTeX.",
         ),
         click.option(
             "--figure",
@@ -166,7 +166,7 @@ def levels(
 
 @audit.command("share")
 @click.argument(
-    "manifest", type=NAME, help="The manifest of the drawn clips, with labels."
+    "source", type=NAME, help="A manifest with labels, or a table of marks."
 )
 @click.option(
     "--of",
@@ -179,7 +179,7 @@ def levels(
     "--predictions",
     metavar="PATH",
     type=NAME,
-    help="CSV of clips with scores, as models predict writes it.",
+    help="For a sample: CSV of clips with scores, as models predict writes it.",
 )
 @click.option(
     "--by", metavar="COLUMN", help="A column of films whose values are the groups."
@@ -188,7 +188,7 @@ def levels(
 @click.pass_obj
 def share(
     session: Session,
-    manifest: str,
+    source: str,
     of: str,
     predictions: str | None,
     by: str | None,
@@ -197,29 +197,32 @@ def share(
     figure: str | None,
     report: str | None,
 ) -> Result:
-    """Estimate the share of clips that show something, from drawn clips with labels of people.
+    """Count or estimate how much of films shows something.
 
-    `manifest sample` samples the clips, and `marks clips` turns marks into labels. A clip
-    without a label, or with `?`, was not judged and does not count. A word that no label has is an
-    error.
+    SOURCE is a manifest whose clips cover its films, or a table of marks. All that was coded
+    counts: the share of the time and of the clips, of each film, of each coder, and of all. A part
+    of a film without a label counts nowhere. Marks have a share of the time only; where an
+    annotator has marks in the column `watched`, only what was watched counts.
 
-    The share is estimated for all clips of the films. Its interval is over films: it holds for the
-    films of which these films are a random sample. Groups of films are compared by exchanging whole
-    films, with Holm's correction.
-
-    Predictions for all clips of the films can make the interval narrower. The share is then the
-    mean prediction of all clips plus the mean error on the judged clips; predictions never count as
+    If the manifest has only clips that `manifest sample` has sampled, the share of all clips of the
+    films is estimated. A clip without a label, or with `?`, was not judged and does not count. The
+    interval is over films: it holds for the films of which these films are a random sample.
+    Predictions for all clips of the films can make it narrower. The share is then the mean
+    prediction of all clips plus the mean error on the judged clips; predictions never count as
     labels.
 
+    Groups of films are compared by exchanging whole films, with Holm's correction. A word that no
+    label has is an error.
+
     Examples:
-        obygaze audit share judged --report share.html
-        obygaze audit share judged --predictions scores.csv
+        obygaze audit share coded --of 'violence == strong' --table share.tex
+        obygaze audit share judged --predictions scores.csv --report share.html
         obygaze audit share judged --of 'Look in concept' --by decade
     """
     from obygaze.audits.share import audit_share
 
     audit = audit_share(
-        manifest, of=of, predictions=predictions, by=by, workspace=session.root
+        source, of=of, predictions=predictions, by=by, workspace=session.root
     )
     session.note_files(
         audit.write(table=table, figure=figure, report=report, force=force)

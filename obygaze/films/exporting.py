@@ -17,14 +17,13 @@ from obygaze.films.importing import ELAN, elan_film_name, find_elan_film
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
-    FOLDER,
     LEVEL,
     SCORE,
     UNKNOWN,
     Mark,
+    find_marks,
     marks_by_film,
     read_marks,
-    table_of_marks,
 )
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.predictions import read_predictions
@@ -35,7 +34,7 @@ from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import find_files, write_all_new
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.annotators import annotated_columns, make_annotations
@@ -124,18 +123,8 @@ def export_elan(
     """
     export = None
     if not isinstance(source, Manifest) and predictions is None and not are_blank:
-        here = Workspace.of(workspace)
-        path = table_of_marks(source, here)
-        header = here.manifest(str(source))
-        # A mapping may have the name of the table, too.
-        has_clips = header.is_file() and b"obygaze-manifest/" in header.read_bytes()
-        if has_clips and path.parent == here.folder(FOLDER):
-            raise FixUsage(
-                "a table of marks and a manifest have this name",
-                where=str(source),
-                hint="pass a file: segments/NAME.csv, or manifests/NAME.toml",
-            )
-        if not has_clips:
+        path = find_marks(source, workspace)
+        if path is not None:
             export = _Export(read_marks([path], workspace).marks)
     if export is None:
         manifest = read_manifest(source, workspace=workspace)

@@ -277,6 +277,27 @@ def project_tables(
     return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
 
 
+def project_moments(
+    names: Sequence[PathLike], *, workspace: PathLike | None = None
+) -> ProjectedMarks:
+    """Read tables of marks, and cut the films wherever a mark starts or ends.
+
+    Each annotator has one annotation for each of these clips, as no mark changes inside it.
+    """
+    paths = [table_of_marks(name, workspace) for name in names]
+    marks = read_marks(paths, workspace)
+    if not marks.marks:
+        raise FixInput("the table has no marks", where=", ".join(map(str, paths)))
+    warnings: list[str] = []
+    cut = clips_between_marks(marks, LinkedFilms(workspace), warnings)
+    bare = _without_labels(cut, marks, paths)
+    spans = _clip_spans(bare, marks)
+    projection = project(marks, spans, are_moments=True)
+    warnings += _warnings(projection, bare, marks, {})
+    manifest = replace(bare, annotations=tuple(projection.answers))
+    return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
+
+
 def _clip_spans(clips: Manifest, marks: Marks) -> list[ClipSpan]:
     """Return the clips whose times in their film are known.
 
@@ -423,6 +444,35 @@ def equal_clips(
     if not clips:
         raise FixInput("no whole clip of this length fits the marks")
     return Manifest("clips", Header("clips of equal length"), tuple(clips))
+
+
+def clips_between_marks(
+    marks: Marks, films: LinkedFilms, warnings: list[str]
+) -> Manifest:
+    """Return clips that start and end wherever a mark of any annotator starts or ends.
+
+    Together they cover each film: the pictures of its file, or without a file all up to the last
+    mark.
+    """
+    clips: list[Clip] = []
+    ends = []
+    for film, of_film in marks_by_film(marks).items():
+        boundaries = films.boundaries(film)
+        first_s, last_s = 0.0, max(mark.end_s for mark in of_film)
+        if boundaries is not None:
+            first_s, last_s = boundaries[0], boundaries[-1]
+        else:
+            ends.append(f"{film} at {last_s:.3f} s")
+        edges_s = {first_s, last_s}
+        for mark in of_film:
+            edges_s |= {time_s for time_s in mark[1:3] if first_s < time_s < last_s}
+        for start_s, end_s in pairwise(sorted(edges_s)):
+            clips.append(Clip(str(len(clips)), film, start_s=start_s, end_s=end_s))
+    if ends:
+        warnings.append(
+            f"films without a linked file, cut up to the last mark: {few(ends, 3)}"
+        )
+    return Manifest("clips", Header("clips between marks"), tuple(clips))
 
 
 def _half_picture_s(boundaries: Floats | None) -> float:

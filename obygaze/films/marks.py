@@ -536,6 +536,25 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
     return here.existing_manifest(str(name)).with_suffix(".csv")
 
 
+def find_marks(name: PathLike, workspace: PathLike | None = None) -> Path | None:
+    """Return the file of a table of marks, or None if the name is that of a manifest.
+
+    Raise an error if the workspace has a table of marks and a manifest with this name.
+    """
+    here = Workspace.of(workspace)
+    path = table_of_marks(name, here)
+    header = here.manifest(str(name))
+    # A mapping may have the name of the table, too.
+    has_clips = header.is_file() and b"obygaze-manifest/" in header.read_bytes()
+    if has_clips and path.parent == here.folder(FOLDER):
+        raise FixUsage(
+            "a table of marks and a manifest have this name",
+            where=str(name),
+            hint="pass a file: segments/NAME.csv, or manifests/NAME.toml",
+        )
+    return None if has_clips else path
+
+
 def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
     """Return a mark with the times of its frames in the file of its film.
 

@@ -115,6 +115,7 @@ def project(
     orders: Orders | None = None,
     *,
     sampled_films: Collection[str] = (),
+    are_moments: bool = False,
 ) -> Projection:
     """Return the annotation of each annotator for each clip.
 
@@ -124,6 +125,8 @@ def project(
         threshold: The smallest share of a clip that a value must cover to count.
         orders: The words of columns with an order, from the lowest; None: no column has an order.
         sampled_films: The films with sampled clips, which annotators judge one by one.
+        are_moments: Whether no mark starts or ends inside a clip. Then all marks of a clip count,
+            and a column without an order has all their values.
     """
     marks = sorted(marks)
     spelled = {}
@@ -144,6 +147,8 @@ def project(
                 times_s = span.frames.times_s or (span.start_s, span.end_s)
                 counted = ClipSpan(span.clip_id, span.movie_id, *times_s)
                 answer = in_frames.answer(counted, float(threshold))
+            elif are_moments:
+                answer = person.answer(span, float(threshold), rounding_s=0.0)
             else:
                 answer = person.answer(span, float(threshold))
             projection.answers.append(answer)
@@ -228,9 +233,14 @@ class _Person:
             same = {level for level in levels if level[1:3] == mark[1:3]}
             self.levels_of[mark] = same or levels
 
-    def answer(self, span: ClipSpan, threshold: float) -> Annotation:
-        """Return the annotation of this annotator for a clip."""
-        needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
+    def answer(
+        self, span: ClipSpan, threshold: float, rounding_s: float = MARK_ROUNDING_S
+    ) -> Annotation:
+        """Return the annotation of this annotator for a clip.
+
+        A clip without rounding errors (0) is a moment: no mark starts or ends inside it.
+        """
+        needed_s = max(threshold * span.length_s, 2 * rounding_s) - rounding_s
         cells = dict.fromkeys(self.projection.columns, "")
         of_level: set[Mark] = set()
         concepts = set()
@@ -257,21 +267,25 @@ class _Person:
                 order = (UNKNOWN, *self.orders[column])
                 words = [mark.value for mark in counting]
                 value = max(words, key=order.index, default="")
+            elif not rounding_s:
+                words = sorted({mark.value for mark in counting} - {NOTHING})
+                value = "|".join(word for word in words if word != UNKNOWN)
+                value = value or "".join(words)
             else:
                 value = _longest(touching, span, needed_s)
             if column == LEVEL:
                 of_level = {mark for mark in counting if mark.value == value}
-            value = value or self._nothing(column, span)
+            value = value or self._nothing(column, span, rounding_s)
             cells[column] = "" if value == UNKNOWN else value
         level = cells.pop(LEVEL, "")
         cells.pop(CONCEPTS_COLUMN, None)
         names = tuple(sorted(concepts - {NOTHING}))
         return Annotation(span.clip_id, self.name, level, names, cells)
 
-    def _nothing(self, column: str, span: ClipSpan) -> str:
+    def _nothing(self, column: str, span: ClipSpan, rounding_s: float) -> str:
         """Return `none` (in `level`: EN) if enough of the clip was seen, else ""."""
         nothing = self.orders.get(column, (NOTHING,))[0]
-        needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
+        needed_s = SEEN_SHARE * span.length_s - rounding_s
         unknown = [mark for mark, _ in self.unknown[column].overlapping(span)]
         if span.length_s - covered_s(unknown, span) < needed_s:
             return ""
@@ -305,7 +319,7 @@ class Track:
         return touching
 
 
-def covered_s(marks: Iterable[Mark], span: ClipSpan | Mark) -> float:
+def covered_s(marks: Iterable[ClipSpan | Mark], span: ClipSpan | Mark) -> float:
     """Return how many seconds of a span marks cover together; the marks are sorted by start."""
     total_s = 0.0
     reached_s = span.start_s

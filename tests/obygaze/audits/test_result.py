@@ -69,9 +69,20 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert [path.name for path in written] == names
         page = report.read_text("utf-8")
         assert "<svg" in page and "<h2>Limits</h2>" in page
-        with pytest.raises(FixUsage, match=r"with the extension \.csv"):
-            audit.write(table=folder / "t.tex", report=folder / "other.html")
+        with pytest.raises(FixUsage, match=r"with the extension \.csv or \.tex"):
+            audit.write(table=folder / "t.txt", report=folder / "other.html")
         assert not (folder / "other.html").exists()
+        audit.write(table=folder / "t.tex")
+        tex = (folder / "t.tex").read_text("utf-8")
+        body = tex.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
+        lines = body.strip().splitlines()
+        assert len(lines) == len(audit.rows)
+        for line, row in zip(lines, audit.rows, strict=True):
+            cells = line.removesuffix(r" \\").split(" & ")
+            for cell, value in zip(cells, row, strict=True):
+                if isinstance(value, float):
+                    shown = float(cell.replace("--", "-"))
+                    assert shown == pytest.approx(value, abs=5e-4)
         assert json.loads(json.dumps(audit.to_json()))
         with written[0].open(encoding="utf-8", newline="") as stream:
             rows = [*csv.DictReader(stream)]
