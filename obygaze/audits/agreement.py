@@ -12,14 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from obygaze.audits.agreement_measures import (
+    DISTANCES,
     IN_ORDER,
+    INTERVAL,
     LEVELS_ON_LINE,
+    NOMINAL,
     NUMBERS,
+    ORDINAL,
     PLACES,
     PLAIN_WORDS,
     Answers,
@@ -35,6 +39,7 @@ from obygaze.audits.texts import column_names, read_records
 from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, UNKNOWN
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.unknown_words import UnknownWords
@@ -76,17 +81,29 @@ CAPTION = (
 )
 # Krippendorff's limits of alpha: tentative conclusions from .667, reliable labels from .8.
 TENTATIVE, RELIABLE = 0.667, 0.8
-# How each measure compares two answers.
+# What answers are for alpha and gamma, by scale.
 OF_SCALE = {
     LEVELS_ON_LINE: "Levels are points on a line ("
     + ", ".join(f"{level} {place:g}" for level, place in PLACES.items())
-    + "): alpha compares them by their squared difference (Krippendorff's interval distance), and"
-    " gamma by their difference, as the paper on ObyGaze12 does",
-    IN_ORDER: "Words in order are the numbers 0, 1, 2 and so on: alpha compares them by their"
-    " squared difference (Krippendorff's interval distance), and gamma by their difference",
-    NUMBERS: "Numbers are compared by their squared difference (Krippendorff's interval distance);"
-    " in kappa, they are equal or not",
-    PLAIN_WORDS: "Two words are either equal or different (Krippendorff's nominal distance)",
+    + ")",
+    IN_ORDER: "Words in order are the numbers 0, 1, 2 and so on",
+    NUMBERS: "Numbers are themselves",
+    PLAIN_WORDS: "Words have no order",
+}
+# How alpha compares two answers.
+OF_DISTANCE = {
+    INTERVAL: "alpha compares answers by their squared difference (Krippendorff's interval"
+    " distance)",
+    ORDINAL: "alpha compares answers by how many answers lie between them, squared (Krippendorff's"
+    " ordinal distance)",
+    NOMINAL: "alpha asks only whether answers are equal (Krippendorff's nominal distance)",
+}
+# How the other measures do.
+OF_GAMMA = {
+    LEVELS_ON_LINE: "gamma compares them by their difference, as the paper on ObyGaze12 does",
+    IN_ORDER: "gamma compares them by their difference",
+    NUMBERS: "in kappa, they are equal or not",
+    PLAIN_WORDS: "so does gamma",
 }
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
@@ -98,7 +115,7 @@ class Agreement:
     Attributes:
         people: The names of the people.
         scale: The kind of answers: levels, words with an order, words without an order, or numbers.
-        distance: The name of the distance in alpha: interval or nominal.
+        distance: The name of the distance in alpha: interval, ordinal or nominal.
         rows: The measures, in this sequence: of all people in all films; of each pair of people in
             all films, if there are more than two people; means over films and over pairs; of each
             pair of people in each film. A measure that is undefined is None.
@@ -109,6 +126,7 @@ class Agreement:
         n_undefined: Number of rows (of means, and of pairs in one film) with an undefined measure.
             A measure is undefined if people would always agree by chance alone.
         films_of_one: The films in which people answered, but no item has the answers of two people.
+        n_answers: Number of items that each person answered.
     """
 
     people: Sequence[str]
@@ -121,6 +139,7 @@ class Agreement:
     n_complete: int
     n_undefined: int
     films_of_one: Sequence[str]
+    n_answers: Mapping[str, int]
 
 
 def agree(
@@ -128,6 +147,7 @@ def agree(
     *,
     column: str = "level",
     orders: Mapping[str, str] | None = None,
+    distance: Literal["interval", "ordinal", "nominal"] | None = None,
     raters: str | Sequence[str] | None = None,
     cluster: str | Sequence[str] | None = None,
     words: Mapping[str, str] | None = None,
@@ -142,11 +162,17 @@ def agree(
     with its interval over films, gamma of two annotators (1 - observed / expected distance, by
     three definitions of chance), and Cronbach's alpha of ratings. `?` counts as a missing answer.
 
+    Alpha squares the differences of numbers, of levels, and of words with an order, which are 0, 1,
+    2 and so on (the distance "interval"); other words are equal or not ("nominal"). The distance
+    "ordinal" counts the answers between two answers instead.
+
     Args:
         source: The manifest, or the table of ratings.
         column: The column to compare: level, concepts or another; or COLUMN=WORD, one word against
             all others.
         orders: The words of a column from the lowest: mood=low,high.
+        distance: The distance of Krippendorff's alpha; by default interval for numbers, levels and
+            words with an order, and nominal for other words.
         raters: The columns of the raters, or of the prompts.
         cluster: The columns of the film or image, by default the row.
         words: NA=? for not known, NA=NA for an answer.
@@ -173,14 +199,16 @@ def agree(
             )
     if names:
         answers = answers_of_table(source, names, column_names(cluster), words)
-        return present(compute(answers), f"Agreement: {Path(source).name}")
+        found = compute(answers, distance=distance)
+        return present(found, f"Agreement: {Path(source).name}")
     manifest = _read_annotated(source, workspace)
     order = match_orders(typed, manifest).get(column, ())
     answers = answers_of_manifest(manifest, column)
     title = f"Agreement: {source}, {column}"
     if manifest.header.view != "raw":
         title += f", {view_words(manifest.header.view)}"
-    return present(compute(answers, column, order), title, _warnings(manifest))
+    found = compute(answers, column, order, distance)
+    return present(found, title, _warnings(manifest))
 
 
 def _warnings(manifest: Manifest) -> list[str]:
@@ -330,7 +358,12 @@ def _read_annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
 # ---- numbers -------------------------------------------------------------------------------------
 
 
-def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Agreement:
+def compute(
+    answers: Answers,
+    column: str = "",
+    order: Sequence[str] = (),
+    distance: str | None = None,
+) -> Agreement:
     """Return the agreement of people in their answers.
 
     Args:
@@ -338,6 +371,7 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
         column: The name of the column. Only the words of `level` have places on a line, which
             state their distances.
         order: The words from the lowest; empty: the words have no order.
+        distance: The distance of alpha; None: that of the scale.
     """
     compared = answers.answered_by(2)
     if not len(compared):
@@ -358,6 +392,8 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
             answers = _with_equal_numbers(answers)
             compared = answers.answered_by(2)
         scale = Scale.of(answers.words.ravel().tolist(), order)
+    if distance is not None:
+        scale = _with_distance(scale, distance, column)
     rows = [measure_row(compared, scale)]
     if len(answers.people) > 2:
         rows += [measure_row(pair, scale) for pair in compared.pairs()]
@@ -377,7 +413,25 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
         n_complete=len(answers.answered_by(len(answers.people))),
         n_undefined=sum(None in [row[name] for name in defined] for row in of_films),
         films_of_one=sorted(of_one),
+        n_answers=dict(
+            zip(answers.people, (answers.words != "").sum(axis=0).tolist(), strict=True)
+        ),
     )
+
+
+def _with_distance(scale: Scale, distance: str, column: str) -> Scale:
+    """Return a scale with a distance of alpha; raise an error if its words do not have it."""
+    if distance not in DISTANCES:
+        raise unknown_name("distance", distance, DISTANCES, where="agree")
+    if scale.name == PLAIN_WORDS and distance != NOMINAL:
+        raise FixUsage(
+            f"--distance {distance} is for numbers, levels and words with an order",
+            where=column or None,
+            hint=f"pass --order {column}=WORDS, all words from the lowest, or --distance {NOMINAL}"
+            if column
+            else f"pass --distance {NOMINAL}",
+        )
+    return replace(scale, distance=distance)
 
 
 def _require_one_kind(answers: Answers, column: str) -> None:
@@ -446,6 +500,7 @@ def film_rows(answers: Answers, scale: Scale) -> list[Row]:
     """
     rows = []
     sure = []
+    without = replace(Scale.of_levels(NOT_SURE), distance=scale.distance)
     for film in sorted({*answers.films.tolist()}):
         # The cells of several columns are joined by NUL, so that different films stay different.
         name = film.replace("\0", " ")
@@ -455,7 +510,7 @@ def film_rows(answers: Answers, scale: Scale) -> list[Row]:
                 # The paper also states the measures without items that a person answered with NS.
                 of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
                 if len(of_sure):
-                    row = measure_row(of_sure, Scale.of_levels(NOT_SURE), name)
+                    row = measure_row(of_sure, without, name)
                     sure.append({**row, "words": f"without {NOT_SURE}"})
     means = [*_means(rows), *_means(sure)]
     in_order = sorted([*rows, *sure], key=lambda row: (row["film"], row["people"]))
@@ -529,6 +584,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
             "n_films": found.n_films if found.has_films else None,
             "n_single": found.n_single,
             "n_complete": found.n_complete,
+            "answers": found.n_answers,
         },
         figure=Plot(
             title,
@@ -578,8 +634,8 @@ def _with_ends(row: Row, name: str, of_ends: str) -> str:
 def _limits(found: Agreement) -> Iterator[str]:
     """Yield what the measures mean, and which items are excluded."""
     yield (
-        f"{OF_SCALE[found.scale]}. Kappa, alpha and gamma are 1 for complete agreement, and 0 for"
-        " agreement by chance."
+        f"{OF_SCALE[found.scale]}: {OF_DISTANCE[found.distance]}, and {OF_GAMMA[found.scale]}."
+        " Kappa, alpha and gamma are 1 for complete agreement, and 0 for agreement by chance."
     )
     if found.scale == NUMBERS:
         yield "Chance samples the answers of each annotator (kappa), or of all annotators (alpha)."
@@ -592,6 +648,8 @@ def _limits(found: Agreement) -> Iterator[str]:
     if not found.has_films:
         clusters = "the items, as if all were independent; pass --cluster COLUMN for whole films"
     yield f"Intervals (95 %) are {MADE_OVER_CLUSTERS}. Clusters are {clusters}."
+    answered = [f"{name} {number}" for name, number in found.n_answers.items()]
+    yield f"Items with an answer: {few(answered, 10)}."
     if found.n_single:
         items = count(found.n_single, "item")
         yield f"Excluded, because only one annotator answered: {items}."

@@ -1,8 +1,10 @@
 """Measures of agreement of people who answered the same items.
 
 Each word is a point. Krippendorff's alpha compares words by the squared distance of their points.
-So one formula holds for levels, ordered words, unordered words and numbers. Gamma compares words by
-the distance itself, as the paper on ObyGaze12 does.
+So one formula holds for all his distances: for `interval`, the points are those of the scale; for
+`ordinal`, a point is the number of answers below a word and half of those with it; for `nominal`,
+all points are equally distant. Gamma compares words by the distance of the points of the scale
+itself, as the paper on ObyGaze12 does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +29,11 @@ LEVELS_ON_LINE = "levels"
 IN_ORDER = "words in order"
 NUMBERS = "numbers"
 PLAIN_WORDS = "words"
+# The distances of Krippendorff's alpha.
+INTERVAL = "interval"
+ORDINAL = "ordinal"
+NOMINAL = "nominal"
+DISTANCES = (INTERVAL, ORDINAL, NOMINAL)
 # Sums below this share of the summed squares are rounding errors and count as 0.
 ROUNDING = 1e-12
 
@@ -73,11 +80,12 @@ class Answers:
 
 @dataclass(frozen=True)
 class Scale:
-    """The possible words, each as a point."""
+    """The possible words, each as a point, and the distance of alpha."""
 
     name: str
     words: Sequence[str]
     points: Floats
+    distance: str = INTERVAL
 
     @classmethod
     def of(cls, said: Iterable[str], order: Sequence[str]) -> Self:
@@ -91,8 +99,7 @@ class Scale:
         words = sorted({*said} - {""})
         numbers = [number_of_cell(word) for word in words]
         if None in numbers:
-            # With these points, the squared distance of any two words is 1.
-            return cls(PLAIN_WORDS, words, np.eye(len(words)) / 2**0.5)
+            return cls(PLAIN_WORDS, words, _equally_distant(len(words)), NOMINAL)
         values = np.array(numbers, dtype=np.float64)
         # No measure depends on the mean; subtracting it keeps the digits of sums of squares.
         ascending = np.argsort(values)
@@ -113,10 +120,16 @@ class Scale:
         apart: Floats = np.abs(self.points - self.points.T)
         return apart
 
-    @property
-    def distance(self) -> str:
-        """The name of the distance in alpha, as Krippendorff calls it."""
-        return "nominal" if self.name == PLAIN_WORDS else "interval"
+    def alpha_points(self, places: Ints) -> Floats:
+        """Return the point of each word in alpha of some answers, which have these places."""
+        if self.distance == NOMINAL:
+            return _equally_distant(len(self.words))
+        if self.distance == INTERVAL:
+            return self.points
+        n_of_word = np.bincount(places[places >= 0], minlength=len(self.words))
+        ranks: Floats = np.cumsum(n_of_word) - n_of_word / 2
+        # No measure depends on the mean; subtracting it keeps the digits of sums of squares.
+        return _on_line((ranks - ranks.mean()).tolist())
 
     def places(self, answers: Answers) -> Ints:
         """Return for each answer its index in the words of this scale.
@@ -126,6 +139,11 @@ class Scale:
         place_of = {word: place for place, word in enumerate(self.words)}
         places = [place_of.get(word, -1) for word in answers.words.ravel().tolist()]
         return np.array(places, dtype=np.intp).reshape(answers.words.shape)
+
+
+def _equally_distant(n_words: int) -> Floats:
+    """Return points whose squared distance is 1."""
+    return np.eye(n_words) / 2**0.5
 
 
 def _on_line(places: Iterable[float]) -> Floats:
@@ -178,11 +196,11 @@ def krippendorff_alpha(answers: Answers, scale: Scale) -> Measured:
     """Return Krippendorff's alpha, and the lower and upper end of its interval over films.
 
     Alpha is 1 - variance within items / variance of all answers. Each item must have at least two
-    answers.
+    answers. The interval of the ordinal alpha keeps the ranks of all answers.
     """
     places = scale.places(answers)
     is_given = (places >= 0)[:, :, None]
-    points = np.where(is_given, scale.points[places], 0.0)
+    points = np.where(is_given, scale.alpha_points(places)[places], 0.0)
     n_answers = is_given.sum(axis=1).astype(np.float64)
     total = points.sum(axis=1)
     squares = (points**2).sum(axis=(1, 2))[:, None]

@@ -695,6 +695,12 @@ def mediaeval(
     help="The words of a column from the lowest: mood=low,high.",
 )
 @click.option(
+    "--distance",
+    type=Choice(["interval", "ordinal", "nominal"]),
+    show_default="interval; nominal for words without an order",
+    help="The distance of alpha: squared differences, answers between, or equal or not.",
+)
+@click.option(
     "--raters", metavar="COLUMNS", help="The columns of the raters, or of the prompts."
 )
 @click.option(
@@ -715,6 +721,7 @@ def agree(
     source: str,
     column: str,
     orders: Mapping[str, str] | None,
+    distance: Literal["interval", "ordinal", "nominal"] | None,
     raters: str | None,
     cluster: str | None,
     words: Mapping[str, str] | None,
@@ -735,7 +742,7 @@ def agree(
     Examples:
         obygaze agree films --column mood=sad
         obygaze agree coded --column mood --order mood=low,high
-        obygaze agree mobygaze-30 --table agreement.csv
+        obygaze agree mobygaze-30 --distance ordinal --table agreement.tex
         obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
     """
     from obygaze.audits.agreement import agree
@@ -744,6 +751,7 @@ def agree(
         source,
         column=column,
         orders=orders,
+        distance=distance,
         raters=raters,
         cluster=cluster,
         words=words,

@@ -278,16 +278,39 @@ def label_notes(manifest: Manifest) -> list[str]:
             f" annotators differ: {count_differences(differing)}"
         )
     if manifest.annotations:
-        said = manifest.annotations_by_clip.values()
-        n_alone = sum(len(of_clip) == 1 for of_clip in said)
-        if n_alone and len(manifest.annotators) > 1:
-            notes.append(f"labelled by one annotator only: {count(n_alone, 'clip')}")
+        if len(manifest.annotators) > 1:
+            alone = _labelled_by_one(manifest)
+            if alone:
+                notes.append(f"labelled by one annotator only: {alone}")
         command = f"obygaze agree {shell_word(manifest.name)}"
         if not any(one.level for one in manifest.annotations):
             likely = likely_labels(manifest)
             command += f" --column {shell_word(likely[0]) if likely else 'COLUMN'}"
         notes.append(f"to measure their agreement: {command}")
     return notes
+
+
+def _labelled_by_one(manifest: Manifest) -> str:
+    """Return how many clips have the answer of one annotator only, for each column of labels."""
+    labels = likely_labels(manifest)
+    if any(one.level for one in manifest.annotations):
+        labels = ["level", *labels]
+    of_clips = manifest.annotations_by_clip.values()
+    if not labels:
+        n_clips = sum(len(of_clip) == 1 for of_clip in of_clips)
+        return count(n_clips, "clip") if n_clips else ""
+    n_alone = dict.fromkeys(labels, 0)
+    for of_clip in of_clips:
+        for column in labels:
+            cells = [{"level": one.level, **one.own}.get(column) for one in of_clip]
+            n_alone[column] += (
+                sum(cell not in (None, "", UNKNOWN) for cell in cells) == 1
+            )
+    if len(labels) == 1:
+        n_of_column = n_alone[labels[0]]
+        return count(n_of_column, "clip") if n_of_column else ""
+    alone = [f"{name} {count(n, 'clip')}" for name, n in n_alone.items() if n]
+    return ", ".join(alone)
 
 
 def likely_labels(manifest: Manifest) -> list[str]:

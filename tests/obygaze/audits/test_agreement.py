@@ -217,6 +217,67 @@ def test_agreement_of_drawn_annotations_is_that_of_the_packages(seed: int) -> No
         assert mean["alpha"] == close(float(np.mean([*alphas.values()])))
 
 
+@pytest.mark.parametrize("distance", ["interval", "ordinal", "nominal"])
+@pytest.mark.parametrize("seed", range(amount(6, 100)))
+def test_each_distance_is_that_of_the_package(seed: int, distance: str) -> None:
+    """Two to five people, missing answers, films; of numbers, levels, and words in order."""
+    random = np.random.default_rng([7, seed])
+    shape = (random.integers(2, 6), random.integers(15, 60))
+    drawn = {
+        "rating": np.round(random.normal(3, 1, shape) * 2) / 2,
+        "level": np.array([*PLACES.values()])[random.integers(0, 4, shape)],
+        "tension": random.binomial(3, 0.4, shape).astype(float),
+    }
+    level_at = {place: level for level, place in PLACES.items()}
+    is_given = random.random(shape) < 0.7
+    films = np.array([f"film{n % 4}" for n in range(shape[1])])
+    for column, values in drawn.items():
+        words = values.astype(str).tolist()
+        if column != "rating":
+            names = level_at if column == "level" else dict(enumerate(TENSION))
+            words = [[names[value] for value in person] for person in values.tolist()]
+        said = np.where(is_given, words, "")
+        order = TENSION if column == "tension" else ()
+        answers = answers_of(*said.tolist(), films=films.tolist())
+        found = compute(answers, column, order, distance)
+        assert found.distance == distance
+        of_places = np.where(is_given, values, np.nan)
+        domain = sorted({*values[is_given].tolist()})
+        if column != "rating":
+            domain = [*range(4)] if column == "tension" else sorted(PLACES.values())
+        for row in found.rows:
+            names = row["people"].split(" / ")
+            if names == ["each two"] or row["words"] != "all":
+                continue
+            of_people = of_places[["abcde".index(name) for name in names]]
+            is_in_film = (films == row["film"]) | (row["film"] == "all films")
+            is_compared = (~np.isnan(of_people)).sum(axis=0) > 1
+            part = of_people[:, is_in_film & is_compared]
+            if len({*part[~np.isnan(part)].tolist()}) < 2:
+                assert row["alpha"] is None
+                continue
+            expected = krippendorff.alpha(
+                part, value_domain=domain, level_of_measurement=distance
+            )
+            assert row["alpha"] == close(float(expected)), (column, row)
+        shown = present(found, "t")
+        assert f"annotators ({distance} distance): " in str(shown)
+        assert f"({distance} distance)" in shown.page()
+
+
+def test_words_without_an_order_have_only_the_nominal_distance(tmp_path: Path) -> None:
+    said = answers_of("xyzx", "xyyx")
+    assert compute(said, "mood", distance="nominal").distance == "nominal"
+    for distance in ("interval", "ordinal"):
+        with pytest.raises(
+            FixUsage, match=f"--distance {distance} is for numbers"
+        ) as refused:
+            compute(said, "mood", distance=distance)
+        assert "--order mood=WORDS" in str(refused.value.hint)
+    with pytest.raises(NotFound, match="ordinl"):
+        compute(said, "mood", distance="ordinl")
+
+
 def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
     good, bad = ["EN", "S", "HN"], ["S", "EN", "HN"]
     # In film a two agree; in film b one of three differs from the two others.
@@ -375,6 +436,26 @@ def test_words_of_a_table_have_no_order_and_one_spelling(tmp_path: Path) -> None
     assert found["rows"][0]["equal"] == close(2 / 3)
     assert found["rows"][0]["kappa"] == close(4 / 7)
     assert "A dot is Krippendorff&#39;s alpha" in found.page()
+
+
+def test_a_person_who_could_not_tell_leaves_the_clip_to_the_other(tmp_path) -> None:
+    """Of 40 clips, ben has no row of one, and could not tell the mood of 26."""
+    lines = ["clip_id,movie_id,coder,mood,shot"]
+    for number in range(40):
+        mood = "unklar" if number < 26 else ["calm", "wild"][number % 2]
+        lines.append(f"c{number},lake,ada,{['calm', 'wild'][number % 3 > 1]},{number}")
+        if number != 39:
+            lines.append(f"c{number},lake,ben,{mood},{number}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    words = ("manifest", "import", "t.csv", "-o", "t", "--map", "annotator=coder")
+    words = (*words, "--word", "unklar=?", "--rule", "agreed")
+    said = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    assert "labelled by one annotator only: 27 clips" in said
+    found = agree("t", column="mood", workspace=tmp_path)
+    assert (found["n_single"], found["answers"]) == (27, {"ada": 40, "ben": 13})
+    said = " ".join(found.limits)
+    assert "Excluded, because only one annotator answered: 27 items." in said
+    assert "Items with an answer: ada 40, ben 13." in said
 
 
 def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
