@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from obygaze.demo.tour import write_demo as write_demo
     from obygaze.doctor import check_up as check_up
     from obygaze.films.page.view import view as view
+    from obygaze.films.reporting import report as report
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction.extracting import extract as extract
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from obygaze_models import RidgeProbe as RidgeProbe
     from obygaze_models import SVMProbe as SVMProbe
     from obygaze_models.report import compare as compare
-    from obygaze_models.report import report as report
     from obygaze_models.runner.datasets import Dataset as Dataset
     from obygaze_models.runner.datasets import dataset as dataset
     from obygaze_models.runner.experiments import evaluate as evaluate

@@ -250,12 +250,19 @@ def run(
     type=NAME,
     help="File of the page, with .html.",
 )
+@click.option(
+    "--pictures",
+    is_flag=True,
+    help="Show a picture of each clip below the errors to look at. The page then "
+    "contains pictures of films.",
+)
 @click.pass_obj
 def report(
     session: Session,
     runs: Sequence[str],
     formats: Sequence[Literal["html", "csv", "latex", "svg", "png", "pdf"]],
     output: str | None,
+    pictures: bool,
 ) -> Result:
     """Write the page, tables and figures of runs.
 
@@ -266,10 +273,17 @@ def report(
         obygaze report honest-desc
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
         obygaze report honest-desc --format latex --format pdf
+        obygaze report honest-desc --pictures
     """
-    from obygaze_models.report.reporting import report
+    from obygaze.films.reporting import report
 
-    return report(*runs, formats=formats or None, output=output, workspace=session.root)
+    return report(
+        *runs,
+        formats=formats or None,
+        output=output,
+        pictures=pictures,
+        workspace=session.root,
+    )
 
 
 @click.command("compare", cls=Command)

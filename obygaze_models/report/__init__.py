@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_models.report.page import write_report as write_report
     from obygaze_models.report.reporting import compare as compare
-    from obygaze_models.report.reporting import report as report
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

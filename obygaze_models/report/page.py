@@ -34,7 +34,7 @@ from obygaze_models.report.lookup import (
     explain_invalid_runs,
     unit_titles,
 )
-from obygaze_models.report.sections import Section, make_sections
+from obygaze_models.report.sections import PictureOf, Section, make_sections
 from obygaze_models.report.tables import render_template
 from obygaze_models.runner.answer import (
     about_p,
@@ -125,6 +125,7 @@ def write_report(
     folders: Sequence[Path],
     out: Path | None = None,
     formats: Sequence[str] = USUAL_FORMATS,
+    picture_of: PictureOf | None = None,
 ) -> list[Path]:
     """Write the report of one or more runs and return its files, the page first.
 
@@ -134,6 +135,7 @@ def write_report(
         out: The file of the page. None: report.html in the folder of the run, or reports.html in
             the folder of the first of several runs.
         formats: Any of html, csv, latex, svg, png and pdf; png and pdf are not written by default.
+        picture_of: Returns the picture of a clip as a data URL. None: no pictures of clips.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
@@ -157,7 +159,7 @@ def write_report(
     for folder in folders:
         run = read_folder(folder)
         with explain_invalid_runs(run):
-            chapter = make_chapter(run)
+            chapter = make_chapter(run, picture_of)
             for sentence in chapter.changed:
                 warnings.warn(sentence, ObygazeWarning, stacklevel=2)
             chapters.append(chapter)
@@ -176,7 +178,7 @@ def write_report(
     return [page, *written]
 
 
-def make_chapter(run: Run) -> Chapter:
+def make_chapter(run: Run, picture_of: PictureOf | None = None) -> Chapter:
     """Return the content of a page about a run."""
     labels = current_labels(run)
     titles = unit_titles(run, labels.manifest)
@@ -203,7 +205,7 @@ def make_chapter(run: Run) -> Chapter:
         figures=figures,
         changed=changed,
         limits=[*changed, *_scope(run, cell), *limits],
-        sections=make_sections(run, labels),
+        sections=make_sections(run, labels, picture_of),
         definitions=[*filter(None, definitions)],
         words=[*_words(run)],
     )

@@ -1,10 +1,10 @@
-"""Write reports and comparisons of runs. What they need is imported when they are called."""
+"""Compare runs. What is needed is imported when a function is called."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
@@ -13,41 +13,9 @@ from obygaze_features.core.written_tables import check_table_name
 
 if TYPE_CHECKING:
     from obygaze_models.report.comparison import ComparedRuns
-    from obygaze_models.report.page import ReportFiles
     from obygaze_models.runner.files import Run
 
 LATEX = ".tex"
-Format = Literal["html", "csv", "latex", "svg", "png", "pdf"]
-
-
-def report(
-    *runs: PathLike | Run,
-    formats: Sequence[Literal["html", "csv", "latex", "svg", "png", "pdf"]]
-    | None = None,
-    output: PathLike | None = None,
-    workspace: PathLike | None = None,
-) -> ReportFiles:
-    """Write the report of runs: a page, tables, figures.
-
-    The page contains all its figures and loads nothing from the network. Tables are written as CSV
-    and LaTeX, figures as SVG, PNG or PDF, into the folder of each run.
-
-    Args:
-        runs: Names of runs of the workspace, or their folders.
-        formats: Write only this format.
-        output: File of the page, with .html.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> og.report("first")[0].name
-        'report.html'
-    """
-    from obygaze_models.report.lookup import open_runs
-    from obygaze_models.report.page import USUAL_FORMATS, ReportFiles, write_report
-
-    folders = [run.folder for run in open_runs(runs, workspace)]
-    page = None if output is None else Path(output)
-    return ReportFiles(write_report(folders, page, formats or USUAL_FORMATS))
 
 
 def compare(

@@ -5,7 +5,7 @@ The tables of the run contain all numbers of the page, and further numbers.
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
@@ -15,7 +15,7 @@ import numpy as np
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.listing import clock_or_none, film_titles
-from obygaze_features.manifest.model import Annotation, Clip, own_columns
+from obygaze_features.manifest.model import Annotation, Clip, Manifest, own_columns
 from obygaze_features.store.recipe import UNKNOWN_FACT
 from obygaze_models.evaluation.basis import (
     LEAKED,
@@ -85,6 +85,9 @@ BETTER_WORDS = {1: "yes", 0: "no"}
 OF_MODEL = ["store", "model", "train"]  # columns that identify a model of concepts
 
 
+PictureOf = Callable[[Manifest, Clip], str]
+
+
 @dataclass
 class Section:
     """The content below one heading."""
@@ -94,9 +97,13 @@ class Section:
     sentences: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[ResultTable] = field(default_factory=list)
+    # Pictures of clips as data URLs, by clip id.
+    pictures: dict[str, str] = field(default_factory=dict)
 
 
-def make_sections(run: Run, labels: RunLabels) -> list[Section]:
+def make_sections(
+    run: Run, labels: RunLabels, picture_of: PictureOf | None = None
+) -> list[Section]:
     """Return the sections that are not empty, in the order of the page."""
     titles = unit_titles(run, labels.manifest)
     sections = [
@@ -106,7 +113,7 @@ def make_sections(run: Run, labels: RunLabels) -> list[Section]:
         section_of_paper(run, titles),
         section_of_concepts(run),
         section_of_success(run),
-        section_of_errors(run, labels),
+        section_of_errors(run, labels, picture_of),
         section_of_made(run),
     ]
     return [one for one in sections if one.sentences or one.figures or one.tables]
@@ -529,10 +536,13 @@ def section_of_success(run: Run) -> Section:
 # ---- errors ----
 
 
-def section_of_errors(run: Run, labels: RunLabels) -> Section:
+def section_of_errors(
+    run: Run, labels: RunLabels, picture_of: PictureOf | None = None
+) -> Section:
     """Return the section of wrong decisions of the requested models.
 
-    The wrong decisions whose scores are farthest from the threshold are shown.
+    The wrong decisions whose scores are farthest from the threshold are shown, and the picture of
+    each clip if a function is given that returns it.
     """
     section = Section("errors", "Errors to look at")
     clips: dict[str, Clip] = {}
@@ -548,6 +558,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
             view = f"Levels and concepts are those of the {view_text(run)}. "
     manifest = run.about["manifest"]["name"]
     watch = shlex.join(["obygaze", "view", manifest, "--run", run.folder.name])
+    shown_clips: dict[str, None] = {}
     for cell in asked_results(run)[:MOST_RESULTS]:
         scores = clip_scores(run.tests_of(cell))
         found = errors(scores, clips, columns, annotations)
@@ -564,6 +575,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         for error in shown:
             named = {**error, "film": titles.get(error["film"], error["film"])}
             rows.append({name: named[name] or DASH for name in names})
+            shown_clips[error["clip_id"]] = None
         note = (
             f"{view}Shown are {len(rows)} of {count(len(found), 'wrong decision')}, the farthest"
             f" from the threshold of {scores.threshold:g} first; predictions.csv has all. To see"
@@ -572,7 +584,41 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         title = f"Most confident errors of {label(run, cell)}, {pair_name(*cell.pair)}"
         key = f"errors-{slug(cell.model, cell.store, *dict.fromkeys(cell.pair))}"
         section.tables.append(result_table(key, title, rows, note))
+    if picture_of is not None and shown_clips:
+        _add_pictures(section, shown_clips, clips, labels.manifest, picture_of)
     return section
+
+
+def _add_pictures(
+    section: Section,
+    clip_ids: Collection[str],
+    clips: Mapping[str, Clip],
+    manifest: Manifest | None,
+    picture_of: PictureOf,
+) -> None:
+    """Add the pictures of clips to a section, with a sentence that says what the page contains."""
+    if manifest is None or not clips:
+        section.sentences.append(
+            "The clips have no pictures: the clips of the run were changed or cannot be read."
+        )
+        return
+    for clip_id in clip_ids:
+        picture = clip_id in clips and picture_of(manifest, clips[clip_id])
+        if picture:
+            section.pictures[clip_id] = picture
+    n_shown = len(section.pictures)
+    n_missing = len(clip_ids) - n_shown
+    said = ""
+    if n_shown:
+        said = (
+            f"This page contains pictures of films, from {count(n_shown, 'clip')}. Share it only"
+            " with people who may see the films. "
+        )
+    if n_missing:
+        said += (
+            f"{count(n_missing, 'clip')} without a picture: no video can be decoded."
+        )
+    section.sentences.append(said.strip())
 
 
 def errors(

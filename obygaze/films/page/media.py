@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import InstallExtra, ObygazeError
 from obygaze_features.core.files import VIDEO_SUFFIXES
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.video.container import open_video
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
@@ -69,22 +71,34 @@ def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
     return np.append([float(max(index.origin_s, 0.0))], index.boundaries_s)
 
 
-def still(path: Path, indexes: Path, start_s: float | None, end_s: float | None) -> str:
-    """Return a picture from a part of a video as a data URL, or "" if it cannot be decoded."""
+def still(manifest: Manifest, clip: Clip, *, workspace: PathLike | None = None) -> str:
+    """Return the first picture of a clip, made small, as a data URL.
+
+    Args:
+        manifest: The manifest of the clip, linked to videos.
+        clip: The clip.
+        workspace: The workspace, if it is not the current one.
+
+    Returns:
+        The data URL of a JPEG file, or "" if the clip has no video that can be decoded.
+    """
     from PIL import Image
 
+    root = manifest.header.video_root
+    if not (root and clip.video):
+        return ""
     try:
-        clip = decode_clip(
-            path,
+        decoded = decode_clip(
+            Path(root, clip.video),
             PictureView(1),
-            start_s=start_s,
-            end_s=end_s,
+            start_s=clip.start_s,
+            end_s=clip.end_s,
             accept_damaged=True,
-            indexes=indexes,
+            indexes=Workspace.of(workspace).folder("indexes"),
         )
     except ObygazeError:
         return ""
-    picture = Image.fromarray(clip.pictures[0])
+    picture = Image.fromarray(decoded.pictures[0])
     picture.thumbnail((STILL_EDGE, STILL_EDGE))
     data = io.BytesIO()
     picture.save(data, "JPEG")

@@ -120,10 +120,7 @@ class Site:
             entry = self._entry(clip, marks)
             # Browsers do not play this video, so the page shows a picture of each clip.
             if clip.video and facts[clip.video].refused:
-                indexes = self.workspace.folder("indexes")
-                entry["still"] = still(
-                    self._file(clip.video), indexes, clip.start_s, clip.end_s
-                )
+                entry["still"] = still(self.manifest, clip, workspace=self.workspace)
             clips.append(entry)
         titles = {
             name: film_title(self.films[name][0]) or name or self.manifest.name

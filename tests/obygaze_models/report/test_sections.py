@@ -22,6 +22,7 @@ from support.run_tables import (
 )
 from support.tables import a_table
 
+from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_models.evaluation.clip_scores import clip_scores
@@ -30,6 +31,7 @@ from obygaze_models.report.figures import (
     figure_of_success,
     figures_of_tasks,
 )
+from obygaze_models.report.page import write_report
 from obygaze_models.report.sections import (
     Section,
     errors,
@@ -179,6 +181,34 @@ def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) 
     }
     assert f"10 of {wrong.sum()} wrong decisions" in table.note
     assert table.note.endswith("obygaze view made-up --run run")
+
+
+def test_errors_have_a_picture_of_each_clip_if_asked_for(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
+    assert not sections_by_key(made)["errors"].pictures
+    folders = [made.folder]
+    page = write_report(folders, tmp_path / "plain.html")[0].read_text("utf-8")
+    assert "<img" not in page and "pictures of films" not in page
+
+    def picture_of(manifest: Manifest, clip: Clip) -> str:
+        assert clip in [*manifest]
+        return "" if clip.clip_id == shown[0] else f"data:{clip.clip_id}"
+
+    (table,) = sections_by_key(made)["errors"].tables
+    shown = [row["clip_id"] for row in records_of(table)]
+    page = write_report(folders, tmp_path / "x.html", picture_of=picture_of)[
+        0
+    ].read_text()
+    assert re.findall(r'<img src="data:([^"]*)"', page) == shown[1:]
+    assert "This page contains pictures of films, from 9 clips." in page
+    assert "1 clip without a picture" in page
+    # The clips of the run cannot be read.
+    (tmp_path / "made-up.csv").unlink()
+    with pytest.warns(ObygazeWarning, match="cannot be read"):
+        page = write_report(folders, tmp_path / "y.html", picture_of=picture_of)[
+            0
+        ].read_text()
+    assert "<img" not in page and "The clips have no pictures" in page
 
 
 def test_errors_have_what_each_person_said() -> None:
