@@ -45,6 +45,7 @@ from obygaze_models.runner.run import run_protocol
 
 NOMINAL = 0.05
 METRICS = ("ap", "auc")
+JOINED = ("joined: some better than guessing", "joined: some store better than another")
 CHANGES = (
     *("data.view=raw", 'grid.models=["ridge"]', 'grid.train=["EN_S"]'),
     *('grid.test=["EN_S"]', 'grid.baselines=["random"]', "report.concepts=false"),
@@ -61,17 +62,20 @@ class Case:
         own: How far they stand out in the own direction of each film.
         positives: The mean share of sure clips; None: that of the real films.
         films_of_group: How many films a group has, where groups are left out; 0: films are.
+        joined: Whether a third store joins the two.
     """
 
     signals: tuple[float, ...] = (0.0,)
     own: float = 0.0
     positives: float | None = None
     films_of_group: int = 0
+    joined: bool = False
 
 
 CASES: Mapping[str, Case] = {
     "noise": Case((0.0, 0.0)),
     "own directions": Case((0.0, 0.0), own=0.3),
+    "noise, joined": Case((0.0, 0.0), joined=True),
     "rare positives": Case(positives=0.05),
     "two equal stores": Case((0.6, 0.6), own=0.3),
     "noise, groups of two films": Case(films_of_group=2),
@@ -108,6 +112,11 @@ def draw(case: Case, n_groups: int, rng: np.random.Generator) -> Inputs:
         X += (own[film_of_row] * is_sure[:, None]).astype(np.float32)
         origin = {"location": name, "sha256": name, "backbone": "made up"}
         stores.append(Features(name, X, np.arange(len(rows)), {}, origin))
+    if case.joined:
+        both = np.concatenate([store.X for store in stores], axis=1)
+        origin = {"location": "both", "sha256": "both", "backbone": "made up"}
+        origin |= {"parts": {store.name: store.origin for store in stores}}
+        stores.append(Features("both", both, np.arange(len(rows)), {}, origin))
     return Inputs(protocol, manifest, "", rows, labels, stores)
 
 
@@ -120,6 +129,11 @@ def claims_of(run: Run, metric: str) -> dict[str, bool]:
     for row in differences_of(one_store, settings):
         claims["one store: better than guessing"] = is_claimed(row)
     if len(one_store) == len(cells):
+        return claims
+    if settings.parts:
+        claims = dict.fromkeys(JOINED, False)
+        for row in differences_of(cells, settings):
+            claims[JOINED[row["against_model"] not in BLIND]] |= is_claimed(row)
         return claims
     some = "two stores: some better than guessing"
     claims[some] = False

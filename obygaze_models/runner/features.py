@@ -44,8 +44,7 @@ class Features:
         X: The features of clips with features: one vector per clip, or frames or tokens with NaN
             as padding. Large frames stay in the store (`StoreRows`).
         row_of: For each clip of the table, its row of X, or -1 without features. If the run
-            chooses a store on training films, or reads joined features, clips that lack features
-            in any store also have -1.
+            reads joined features, clips that lack features in any store also have -1.
         missing: The reason for each clip without features, by id. Missing features are never
             imputed.
         origin: The facts of the store for run.json.
