@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 import numpy as np
@@ -114,9 +115,9 @@ def draw(case: Case, n_groups: int, rng: np.random.Generator) -> Inputs:
         stores.append(Features(name, X, np.arange(len(rows)), {}, origin))
     if case.joined:
         both = np.concatenate([store.X for store in stores], axis=1)
-        origin = {"location": "both", "sha256": "both", "backbone": "made up"}
-        origin |= {"parts": {store.name: store.origin for store in stores}}
-        stores.append(Features("both", both, np.arange(len(rows)), {}, origin))
+        of_join: dict[str, Any] = {"location": "both", "sha256": "both"}
+        of_join["parts"] = {store.name: store.origin for store in stores}
+        stores.append(Features("both", both, np.arange(len(rows)), {}, of_join))
     return Inputs(protocol, manifest, "", rows, labels, stores)
 
 
