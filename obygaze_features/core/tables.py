@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from obygaze_features.core.console import count, few, human
 from obygaze_features.core.errors import (
@@ -339,11 +339,32 @@ def read_table(
     )
 
 
-class OwnTable(NamedTuple):
-    """A table that obygaze wrote: its columns, and its rows, which are read while they are used."""
+@dataclass(frozen=True)
+class OwnTable:
+    """A table that obygaze wrote. Its rows are read while they are used.
+
+    Attributes:
+        columns: The columns.
+        names: The names of the cells of a record: the columns, and optional columns that the table
+            does not have, whose cells are empty.
+        records: The line and the cells of each row.
+        violations: The violations of the file.
+    """
 
     columns: tuple[str, ...]
-    rows: Iterator[TableRow]
+    names: tuple[str, ...]
+    records: Iterator[tuple[int, Sequence[str]]]
+    violations: Violations
+
+    @property
+    def rows(self) -> Iterator[TableRow]:
+        """The rows, with their cells by column."""
+        return (self.row(line, cells) for line, cells in self.records)
+
+    def row(self, line: int, cells: Sequence[str]) -> TableRow:
+        """Return the row of a record."""
+        of_row = dict(zip(self.names, cells, strict=True))
+        return TableRow(line, of_row, self.violations)
 
 
 def read_own_table(
@@ -366,26 +387,26 @@ def read_own_table(
     line, header = next(records, (0, ()))
     if not line and not violations:
         violations.add(1, None, NO_HEADER)
+    columns = tuple(header)
+    names = tuple(dict.fromkeys((*columns, *required, *optional)))
     if not line or not _check_header(line, header, required, violations):
         # Without the required columns, rows cannot be checked.
-        return OwnTable(tuple(header), iter(()))
-    absent = [name for name in optional if name not in header]
-    return OwnTable(tuple(header), _own_rows(records, header, absent, violations))
+        return OwnTable(columns, names, iter(()), violations)
+    checked = _own_records(records, header, len(names), violations)
+    return OwnTable(columns, names, checked, violations)
 
 
-def _own_rows(
+def _own_records(
     records: Iterable[tuple[int, Sequence[str]]],
     header: Sequence[str],
-    absent: Sequence[str],
+    n_names: int,
     violations: Violations,
-) -> Iterator[TableRow]:
+) -> Iterator[tuple[int, Sequence[str]]]:
     n_columns = len(header)
-    names = (*header, *absent)
-    empty = [""] * len(absent)
+    absent = [""] * (n_names - n_columns)
     for line, cells in records:
         if len(cells) == n_columns:
-            of_row = dict(zip(names, (*cells, *empty), strict=True))
-            yield TableRow(line, of_row, violations)
+            yield line, [*cells, *absent]
         else:
             _add_number_of_cells(line, cells, header, violations)
 

@@ -11,7 +11,8 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
+from itertools import chain, groupby, islice
+from operator import itemgetter, lt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from obygaze_features.core.schema_check import (
     record_of,
     refuse_newer,
 )
-from obygaze_features.core.tables import TableRow, read_own_table
+from obygaze_features.core.tables import OwnTable, TableRow, read_own_table
 from obygaze_features.core.workspace import Workspace, toml_path
 from obygaze_features.manifest.annotators import annotator_columns, sort_annotations
 from obygaze_features.manifest.expression import CONCEPTS
@@ -260,13 +261,9 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
     )
     columns = tuple(name for name in table.columns if name not in CLIP_COLUMNS)
     spelling = Spelling()
-    clips = clips_of_table(
-        ((row, row.cells) for row in table.rows),
-        header.concepts,
-        columns,
-        spelling=spelling,
-        has_films=not header.films,
-    )
+    reader = _ClipReader(columns, header.concepts, spelling, has_films=not header.films)
+    reader.read_own(table)
+    clips: Sequence[Clip] = reader.clips
     violations.raise_if_any("the manifest is not valid")
     annotations: tuple[Annotation, ...] = ()
     annotations_file = annotators_path(path)
@@ -555,52 +552,28 @@ def clips_of_table(
             `with_equal_numbers` when all words are read. None: no words, and there are no others.
         has_films: Whether each row must have a film; False: no row may have a film.
     """
-    blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
-    own = ("clip_id", "start_s", "end_s")
-    shared_cells = itemgetter(*[name for name in blank if name not in own])
-    table = _TableFacts(columns, frozenset(concepts), spelling or Spelling(), has_films)
-    # Clips of a film often differ in their ids and times only; all other cells are read once.
-    facts_of_cells: dict[tuple[str, ...], _SharedFacts] = {}
-    line_of = dict[str, int]()
-    clips = []
-    for given, cells in rows:
-        row = given
-        if cells is not given.cells:
-            row = replace(given, cells={**blank, **cells})
-        if row["clip_id"]:
-            row.match("clip_id", ID, ID_FORM)
-        else:
-            row.add("clip_id", IS_EMPTY)
-        if not is_of_people:
-            row.unique("clip_id", line_of)
-        key = shared_cells(row.cells)
-        facts = facts_of_cells.get(key)
-        if facts is None:
-            n_violations = len(row.violations)
-            facts = table.read(row)
-            if len(row.violations) == n_violations:
-                facts_of_cells[key] = facts
-        start_s, end_s = _span(row, "start_s", "end_s")
-        clip = Clip(
-            row["clip_id"],
-            facts.movie_id,
-            facts.scene,
-            facts.video,
-            start_s,
-            end_s,
-            facts.level,
-            facts.concepts,
-            facts.extra,
-        )
-        clips.append(clip)
-        table.check_times(row, clip, facts)
+    words = Spelling() if spelling is None else spelling
+    reader = _ClipReader(
+        columns, concepts, words, is_of_people=is_of_people, has_films=has_films
+    )
+    for row, cells in rows:
+        if cells is not row.cells:
+            row = replace(row, cells={**reader.blank, **cells})
+        reader.read(row)
     if spelling is None:
-        return with_equal_numbers(clips, (), table.words.equal_numbers())[0]
-    return tuple(clips)
+        return with_equal_numbers(reader.clips, (), words.equal_numbers())[0]
+    return tuple(reader.clips)
+
+
+# The cells in which the clips of a film differ.
+_OWN_CELLS = ("clip_id", "start_s", "end_s")
+# The rows that are read at once as columns: so few that they are gone before the garbage collector
+# of Python looks at them, which would take longer than to read them.
+_MOST_ROWS = 200
 
 
 class _SharedFacts(NamedTuple):
-    """What the cells of a row state, except the id and the times of the clip in its file."""
+    """What the cells of a row state, except those of _OWN_CELLS."""
 
     movie_id: str
     scene: int | None
@@ -611,53 +584,148 @@ class _SharedFacts(NamedTuple):
     times_in_film: tuple[float | None, float | None]
     frames: FrameSpan | None
 
+    @property
+    def needs_times(self) -> bool:
+        """Whether there are times in the film or frames, which the times of a clip must agree with.
 
-class _TableFacts:
-    """Reads the cells of the rows of one table, and compares them with the rows before.
+        Most tables state neither.
+        """
+        return self.times_in_film[0] is not None or self.frames is not None
+
+    def clip(self, clip_id: str, start_s: float | None, end_s: float | None) -> Clip:
+        """Return the clip of this id and these times."""
+        film, scene, video, level, concepts, extra, *_ = self
+        return Clip(clip_id, film, scene, video, start_s, end_s, level, concepts, extra)
+
+
+class _ClipReader:
+    """Reads the rows of one table as clips, and compares them with the rows before.
+
+    Clips of a film often differ in their ids and times only; all other cells are read once.
 
     Attributes:
-        columns: The extra columns to keep.
-        concepts: The concepts that a clip may have.
-        words: The spelling of the words that were read before.
-        has_films: Whether each row must have a film; False: no row may have a film.
+        clips: The clips that were read so far.
+        blank: The cells of a row in which all are empty.
     """
 
     def __init__(
         self,
         columns: tuple[str, ...],
-        concepts: Collection[str],
+        concepts: Iterable[str],
         words: Spelling,
-        has_films: bool,
+        *,
+        is_of_people: bool = False,
+        has_films: bool = True,
     ) -> None:
-        self.columns = columns
-        self.concepts = concepts
-        self.words = words
-        self.has_films = has_films
+        self.clips: list[Clip] = []
+        self.blank = dict.fromkeys(
+            (*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), ""
+        )
+        self._columns = columns
+        self._concepts = frozenset(concepts)
+        self._words = words
+        self._is_of_people = is_of_people
+        self._has_films = has_films
         self._clocks = FrameClocks()
         self._is_after_film = False
+        self._line_of: dict[str, int] = {}
+        self._shared = [name for name in self.blank if name not in _OWN_CELLS]
+        self._shared_cells = itemgetter(*self._shared)
+        self._facts_of_cells: dict[tuple[str, ...], _SharedFacts] = {}
 
-    def read(self, row: TableRow) -> _SharedFacts:
-        """Return what the cells of a row state; violations are added to the row."""
+    def read_own(self, table: OwnTable) -> None:
+        """Read all rows of a table that obygaze wrote.
+
+        Consecutive rows that differ in their ids and times only are read as columns, which takes a
+        third of the time.
+        """
+        places = [table.names.index(name) for name in self._shared]
+        own_places = [table.names.index(name) for name in _OWN_CELLS]
+        shared_cells = itemgetter(*places)
+        own_cells = itemgetter(*own_places)
+        for shared, run in groupby(table.records, lambda of: shared_cells(of[1])):
+            while records := [*islice(run, _MOST_ROWS)]:
+                facts = self._facts_of_cells.get(shared)
+                if facts is None:
+                    # The first row of a run says whether the cells that all share are valid.
+                    self.read(table.row(*records.pop(0)))
+                    facts = self._facts_of_cells.get(shared)
+                lines = [line for line, _ in records]
+                own = [own_cells(cells) for _, cells in records]
+                if facts is None or not self._add_valid(facts, lines, own):
+                    for line, cells in records:
+                        self.read(table.row(line, cells))
+
+    def _add_valid(
+        self,
+        facts: _SharedFacts,
+        lines: Sequence[int],
+        own_cells: Sequence[tuple[str, str, str]],
+    ) -> bool:
+        """Add the clips of rows that share their facts, if all of these rows are surely valid.
+
+        Return whether the clips were added. Else the rows are read one by one, and each violation
+        gets its line.
+        """
+        if not lines or facts.needs_times:
+            return not lines
+        ids, starts, ends = zip(*own_cells, strict=True)
+        if not all(map(ID.fullmatch, ids)):
+            return False
+        if len({*ids}) < len(ids) or not self._line_of.keys().isdisjoint(ids):
+            return False
+        if not all(map(WRITTEN_SECONDS.fullmatch, chain(starts, ends))):
+            return False
+        starts_s, ends_s = [*map(float, starts)], [*map(float, ends)]
+        if max(ends_s) == math.inf or not all(map(lt, starts_s, ends_s)):
+            return False
+        self._line_of.update(zip(ids, lines, strict=True))
+        for clip_id, start_s, end_s in zip(ids, starts_s, ends_s, strict=True):
+            self.clips.append(facts.clip(clip_id, start_s, end_s))
+        return True
+
+    def read(self, row: TableRow) -> None:
+        """Read a row; violations are added to it. The clip of an invalid row must not be used."""
+        if row["clip_id"]:
+            row.match("clip_id", ID, ID_FORM)
+        else:
+            row.add("clip_id", IS_EMPTY)
+        if not self._is_of_people:
+            row.unique("clip_id", self._line_of)
+        key = self._shared_cells(row.cells)
+        facts = self._facts_of_cells.get(key)
+        if facts is None:
+            n_violations = len(row.violations)
+            facts = self._read_shared(row)
+            if len(row.violations) == n_violations:
+                self._facts_of_cells[key] = facts
+        start_s, end_s = _span(row, "start_s", "end_s")
+        clip = facts.clip(row["clip_id"], start_s, end_s)
+        self.clips.append(clip)
+        self._check_times(row, clip, facts)
+
+    def _read_shared(self, row: TableRow) -> _SharedFacts:
+        """Return what the cells of a row state, except those of _OWN_CELLS."""
         film = row["movie_id"]
         if film:
             row.match("movie_id", ID, ID_FORM)
-        elif self.has_films:
+        elif self._has_films:
             merged = MERGED if self._is_after_film else ""
             row.add("movie_id", f"{IS_EMPTY}{merged}")
-        if film and not self.has_films:
+        if film and not self._has_films:
             row.add("movie_id", f"{film!r} is a film, but {OF_NO_FILMS}")
         self._is_after_film = self._is_after_film or bool(film)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)
         level = row.one_of("level", LEVELS) if row["level"] else ""
-        names = _concepts(row, self.concepts)
+        names = _concepts(row, self._concepts)
         times_in_film = _span(row, *FILM_TIMES)
-        for column in self.columns:
+        for column in self._columns:
             if column.startswith(FOLD_PREFIX) and row[column]:
                 row.whole(column)
-        if CONCEPTS[0] in self.columns:
+        if CONCEPTS[0] in self._columns:
             row.add(CONCEPTS[0], OWN_CONCEPT)
-        extra = {name: self.words.cell(row[name], name) for name in self.columns}
+        extra = {name: self._words.cell(row[name], name) for name in self._columns}
         frames = stated_frames(extra) if self._has_known_rate(row) else None
         return _SharedFacts(
             film, scene, video, level, names, extra, times_in_film, frames
@@ -676,12 +744,11 @@ class _TableFacts:
             row.add(RATE_COLUMN, problem)
         return not problem
 
-    def check_times(self, row: TableRow, clip: Clip, facts: _SharedFacts) -> None:
+    def _check_times(self, row: TableRow, clip: Clip, facts: _SharedFacts) -> None:
         """Add a violation if times in the film, or frames, contradict the times of a row."""
-        start_s, end_s = facts.times_in_film
-        if start_s is None and facts.frames is None:
-            # Most tables state neither.
+        if not facts.needs_times:
             return
+        start_s, end_s = facts.times_in_film
         has_both = None not in (start_s, end_s, clip.start_s)
         is_elsewhere = has_both and (start_s, end_s) != (clip.start_s, clip.end_s)
         if is_elsewhere and not named_file(clip):

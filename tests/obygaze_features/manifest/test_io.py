@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,60 @@ def test_all_violations_of_all_rows_at_once(tmp_path: Path) -> None:
     }
     expected = [(f"tiny.csv:{n}", f"column '{c}'") for n in columns for c in columns[n]]
     assert sorted(tuple(line.split(": ")[:2]) for line in found) == sorted(expected)
+
+
+N_WINDOWS = 450
+
+
+def windows_csv(**wrong: Any) -> str:
+    """Windows of one film, which differ in ids and times only; `at` has other cells."""
+    lines = ["clip_id,movie_id,scene,video,start_s,end_s,level,concepts"]
+    for number in range(N_WINDOWS):
+        cells = {"id": f"w{number}", "start": f"{number}.0", "end": f"{number}.5"}
+        if number == wrong.get("at"):
+            cells |= wrong["cells"]
+        lines.append(f"{cells['id']},tt1,,tt1.mp4,{cells['start']},{cells['end']},,")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("at", [0, 1, 199, 200, 201, N_WINDOWS - 1])
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({"id": "a b"}, "column 'clip_id': 'a b' is not an id"),
+        ({"id": ""}, "column 'clip_id': is empty"),
+        ({"start": "1_0"}, "column 'start_s': '1_0' is not a time in seconds"),
+        ({"end": "nan"}, "column 'end_s': 'nan' is not a time in seconds"),
+        ({"start": ""}, "column 'end_s': expected both start_s and end_s, or neither"),
+        (
+            {"start": "9.5", "end": "9.5"},
+            "column 'end_s': expected an end after the start 9.5",
+        ),
+        ({"end": "1,"}, "expected 8 cells as in the header, got 9"),
+    ],
+)
+def test_one_wrong_row_among_many_alike_is_found(tmp_path, at, cells, expected) -> None:
+    (found,) = violations(pair(tmp_path, csv=windows_csv(at=at, cells=cells)))
+    assert found.startswith(f"tiny.csv:{at + 2}: {expected}")
+
+
+@pytest.mark.parametrize("first", [0, 1, 199, 250])
+def test_an_id_that_was_there_before_is_found_among_many_alike(tmp_path, first) -> None:
+    for at in {first + 1, N_WINDOWS - 1}:
+        csv = windows_csv(at=at, cells={"id": f"w{first}"})
+        (found,) = violations(pair(tmp_path, csv=csv))
+        already = f"'w{first}' is already on line {first + 2}"
+        assert found == f"tiny.csv:{at + 2}: column 'clip_id': {already}"
+
+
+def test_many_rows_alike_are_clips_with_times_of_their_own(tmp_path: Path) -> None:
+    csv = windows_csv(at=210, cells={"start": "", "end": ""})
+    clips = read_manifest(pair(tmp_path, csv=csv)).clips
+    expected = []
+    for number in range(N_WINDOWS):
+        span_s = (None, None) if number == 210 else (number + 0.0, number + 0.5)
+        expected.append(Clip(f"w{number}", "tt1", None, "tt1.mp4", *span_s))
+    assert clips == tuple(expected)
 
 
 NO_DATASET = "dataset: required key is missing"
