@@ -55,7 +55,7 @@ def ls(session: Session) -> Result:
 @manifest.command(
     "import",
     headings={
-        "For tables": "map id films sheet rule order word",
+        "For tables": "map id films sheet film rule order word",
     },
 )
 @click.argument(
@@ -100,6 +100,12 @@ def ls(session: Session) -> Result:
     metavar="NAME",
     help="The sheet of a spreadsheet. Repeatable: one for each annotator.",
 )
+@mapping_option(
+    "--film",
+    "film_names",
+    metavar="NAME=FILM",
+    help="Rename a film: 'Night Train=night_train_1954'.",
+)
 @click.option(
     "--rule",
     default="",
@@ -137,6 +143,7 @@ def import_(
     form: str,
     films: Literal["none"] | None,
     sheet: Sequence[str],
+    film_names: Mapping[str, str] | None,
     rule: str,
     orders: Mapping[str, str] | None,
     words: Mapping[str, str] | None,
@@ -166,6 +173,7 @@ def import_(
         form=form,
         films=films,
         sheet=sheet,
+        film_names=film_names,
         rule=rule,
         orders=orders,
         words=words,
@@ -406,16 +414,28 @@ def stats(
     type=TypedPath(exists=True, file_okay=False, path_type=Path),
     help="The folder of the videos, which may be in subfolders.",
 )
+@mapping_option(
+    "--film",
+    "film_names",
+    metavar="FILM=FILE",
+    help="The file of a film that has another name: 'Night Train=night_train_1954'.",
+)
 @click.pass_obj
-def link(session: Session, manifest: str, folder: Path) -> Result:
+def link(
+    session: Session,
+    manifest: str,
+    folder: Path,
+    film_names: Mapping[str, str] | None,
+) -> Result:
     """Find the video of each clip in a folder.
 
     A file with the name of a clip, and any extension, is the video of this clip. Otherwise the clip
     is a part, by its times, of the file with the name of its film. In names, blanks and other
-    characters that ids cannot contain are read as `_`, and case matters only if two films differ in
-    case alone: `LES YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are
-    read, and clips that end after their video, and videos that cannot be read, are listed. Clips
-    without a video, and files without a clip, are counted; -v lists them all.
+    characters that ids cannot contain are read as `_`. Case, blanks, `_`, `.` and a year in
+    brackets matter only if several films could be meant: `LES YEUX (1959).mov` is the film
+    Les_Yeux, which is said. If clips have times, the headers of videos are read, and clips that end
+    after their video, and videos that cannot be read, are listed. Clips without a video, and files
+    without a clip, are counted; -v lists them all.
 
     A clip whose table counts frames gets the times of these frames in the file of its film. It is
     an error if the film has a different frame rate, or lacks these frames.
@@ -423,10 +443,13 @@ def link(session: Session, manifest: str, folder: Path) -> Result:
     Examples:
         obygaze manifest link obygaze12 /data/moviegraphs/clips
         obygaze manifest link obygaze12 /data/films --json
+        obygaze manifest link films /data/films --film 'Night Train=night_train_1954'
     """
     from obygaze_features.extraction.linking import link_manifest
 
-    return link_manifest(manifest, folder, workspace=session.root)
+    return link_manifest(
+        manifest, folder, film_names=film_names, workspace=session.root
+    )
 
 
 @manifest.command("join")
@@ -450,6 +473,12 @@ def link(session: Session, manifest: str, folder: Path) -> Result:
     help="The sheet of a spreadsheet.",
 )
 @mapping_option(
+    "--film",
+    "film_names",
+    metavar="NAME=FILM",
+    help="The film of the manifest that has the name NAME in the table.",
+)
+@mapping_option(
     "--word",
     "words",
     metavar="OLD=NEW",
@@ -466,6 +495,7 @@ def join(
     csv: str,
     columns: Mapping[str, str] | None,
     sheet: str,
+    film_names: Mapping[str, str] | None,
     words: Mapping[str, str] | None,
     update: bool,
     force: bool,
@@ -477,7 +507,9 @@ def join(
     table has films or times, they must equal those of the clip.
 
     A table of films needs movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a
-    film get the values of its rows.
+    film get the values of its rows. A film that is spelled another way in the table (case, blanks,
+    `_`, `.`, a year in brackets) is found if no other film could be meant, which is said; --film
+    states other names.
 
     --update changes the cells of the clips that have a row, in the columns that the manifest has,
     and in level and concepts; all other cells stay. In `differs`, it removes what has a value now.
@@ -487,6 +519,7 @@ def join(
         obygaze manifest join obygaze12 emotions.csv
         obygaze manifest join films moods.csv --map clip_id=scene --map mood=attribute
         obygaze manifest join obygaze12 book.xlsx --sheet Decades --map movie_id=film
+        obygaze manifest join films decades.csv --film 'Night Train=night_train_1954'
         obygaze manifest join coded decided.csv --update
     """
     from obygaze_features.manifest.adapters.join_table import join_columns
@@ -496,6 +529,7 @@ def join(
         csv,
         columns=columns,
         sheet=sheet,
+        film_names=film_names,
         words=words,
         update=update,
         force=force,

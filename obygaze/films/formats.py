@@ -44,7 +44,7 @@ COMMAND = f"obygaze manifest import {TABLE_IN_MEMORY}.csv"
 AS_ARGUMENTS = "pass these options as arguments (--word A=B is words={'A': 'B'}): "
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
-    "words": "--word",
+    **{"words": "--word", "film_names": "--film"},
 }
 
 
@@ -83,6 +83,7 @@ def import_manifest(
     form: str = "",
     films: Literal["none"] | None = None,
     sheet: str | Sequence[str] = (),
+    film_names: Mapping[str, str] | None = None,
     rule: str = "",
     orders: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
@@ -104,6 +105,7 @@ def import_manifest(
         films: none: the table has no films.
         sheet: The sheet of a spreadsheet; by default the likely one. If each annotator has a sheet,
             their names.
+        film_names: The new name of films that are spelled another way in the table.
         rule: If annotators differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
         words: Replace a word; ? stands for not known.
@@ -112,7 +114,8 @@ def import_manifest(
     """
     given: dict[str, Any] = {
         **{"columns": columns, "form": form, "films": films, "sheet": sheet},
-        **{"rule": rule, "orders": orders, "words": words, "splits": splits},
+        **{"film_names": film_names, "rule": rule, "orders": orders},
+        **{"words": words, "splits": splits},
     }
     given = {
         option: value for option, value in given.items() if value not in (None, "", ())

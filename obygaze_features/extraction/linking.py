@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, InstallExtra, NotFound
+from obygaze_features.core.shell import shell_line
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.film_names import film_options
 from obygaze_features.manifest.history import (
     command_line,
     manifest_word,
@@ -27,16 +30,18 @@ def link_manifest(
     manifest: PathLike,
     folder: str | Path,
     *,
+    film_names: Mapping[str, str] | None = None,
     workspace: PathLike | None = None,
 ) -> LinkReport:
     """Find the video of each clip under a folder.
 
     A file with the name of a clip, and any extension, is the video of this clip. Otherwise the clip
     is a part, by its times, of the file with the name of its film. In names, blanks and other
-    characters that ids cannot contain are read as `_`, and case matters only if two films differ in
-    case alone: `LES YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are
-    read, and clips that end after their video, and videos that cannot be read, are listed. Clips
-    without a video, and files without a clip, are counted; the details of the result list them.
+    characters that ids cannot contain are read as `_`. Case, blanks, `_`, `.` and a year in
+    brackets matter only if several films could be meant: `LES YEUX (1959).mov` is the film
+    Les_Yeux, which is said. If clips have times, the headers of videos are read, and clips that end
+    after their video, and videos that cannot be read, are listed. Clips without a video, and files
+    without a clip, are counted; the details of the result list them.
 
     A clip whose table counts frames gets the times of these frames in the file of its film. It is
     an error if the film has a different frame rate, or lacks these frames.
@@ -44,17 +49,24 @@ def link_manifest(
     Args:
         manifest: The manifest, which is rewritten with the videos.
         folder: The folder of the videos, which may be in subfolders.
+        film_names: The name of the file of each film that has another name there.
         workspace: The workspace, if it is not the current one.
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    report = link(before, Path(folder))
+    report = link(before, Path(folder), film_names)
     if not (report.by_name or report.by_time or report.ambiguous):
+        hint = (
+            "use a folder whose videos are named like the films or the clips; clips that are"
+            " parts of films also need the columns start_s and end_s"
+        )
+        if report.likely:
+            line = shell_line(["obygaze", "manifest", "link", manifest, folder])
+            hint = f"{line} {film_options(report.likely)}"
         raise NotFound(
             "no video file matches a clip",
             where=str(folder),
-            hint="use a folder whose videos are named like the films or the clips; clips that are"
-            " parts of films also need the columns start_s and end_s",
+            hint=hint,
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
                 f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
@@ -64,7 +76,8 @@ def link_manifest(
         report, before, Workspace.of(workspace).folder("indexes")
     )
     words = [manifest_word(path, workspace), Path(folder)]
-    command = command_line("manifest link", words, {}, workspace)
+    options = {"--film": film_names}
+    command = command_line("manifest link", words, options, workspace)
     linked = with_command(linked, command, before)
     update_manifest(before, linked, path)
     past_end, unreadable = compare_with_videos(linked)

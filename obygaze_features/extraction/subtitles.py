@@ -31,13 +31,12 @@ from obygaze_features.extraction.clips import Failure, video_path
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.clip_table import ClipTable
+from obygaze_features.manifest.film_names import films_of_names, in_other_spelling
 from obygaze_features.manifest.io import (
     MERGED,
     WRITTEN_SECONDS,
     as_id,
-    films_of_names,
     ids_of_names,
-    in_other_case,
 )
 from obygaze_features.manifest.model import (
     Clip,
@@ -74,7 +73,7 @@ class ClipTexts:
         failures: The status and the reason of each clip whose words are unknown.
         origins: The folder or the table that was read.
         unused: Files, films or clips of the source that the manifest does not have.
-        in_other_case: The films whose files have their name in another case.
+        in_other_spelling: The files whose names differ from their films in spelling.
     """
 
     rule: str
@@ -82,7 +81,7 @@ class ClipTexts:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     origins: Sequence[Origin] = ()
     unused: Sequence[str] = ()
-    in_other_case: Sequence[str] = ()
+    in_other_spelling: Sequence[str] = ()
 
 
 def words_of_clips(
@@ -102,7 +101,7 @@ def words_of_clips(
         files, unused = _files_of_films(path, manifest)
         read_files = list(files.values())
         stems = {_without_language(file.stem): film for film, file in files.items()}
-        renamed = in_other_case(stems)
+        renamed = in_other_spelling(stems)
         cues_of_film = {film: read_cues(file) for film, file in files.items()}
         words = _of_films(manifest, cues_of_film, unused, str(path))
     elif not path.is_file():
@@ -124,7 +123,7 @@ def words_of_clips(
         raise FixInput(problem, where=subtitles)
     read = describe_origin("subtitles", path, read_files)
     origin = Origin(path.resolve().name, read["sha256"])
-    return replace(words, origins=[origin], in_other_case=renamed)
+    return replace(words, origins=[origin], in_other_spelling=renamed)
 
 
 class Utterance(NamedTuple):

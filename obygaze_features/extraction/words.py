@@ -139,9 +139,9 @@ def extract_words(
     if words.unused:
         named = few(words.unused, 3)
         remarks.append(f"not read, because the manifest does not contain them: {named}")
-    if words.in_other_case:
-        named = few(words.in_other_case, 3)
-        remarks.append(f"files with the film's name in another case: {named}")
+    if words.in_other_spelling:
+        named = few(words.in_other_spelling, 3)
+        remarks.append(f"files with the film's name in another spelling: {named}")
     return Imported(
         path=written.path,
         seal=written.seal,

@@ -70,7 +70,9 @@ TABLE_OF_CLIPS = ManifestFormat(
     "table",
     csv_table.read,
     (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
-    options=(*("columns", "form", "films", "sheet", "rule", "orders", "words"),),
+    options=(
+        *("columns", "form", "films", "sheet", "film_names", "rule", "orders", "words"),
+    ),
     several=True,
 )
 FILMS_IN_FOLDER = ManifestFormat("folder", folder.read)

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby, islice
@@ -148,43 +147,6 @@ def ids_of_names(names: Iterable[str], noun: str, where: str) -> dict[str, str]:
                 hint="rename one of them",
             )
     return ids
-
-
-def films_of_names(names: Iterable[str], films: Collection[str]) -> dict[str, str]:
-    """Return the film that each name is of, such as the name of a file; other names are left out.
-
-    The id of the name is the film. If there is no such film, it is the only film whose id differs
-    in case alone.
-
-    >>> films_of_names(["Les Yeux", "GILDA", "alba"], ["Les_Yeux", "Gilda", "Alba", "ALBA"])
-    {'Les Yeux': 'Les_Yeux', 'GILDA': 'Gilda'}
-    """
-    films_of_folded: dict[str, list[str]] = defaultdict(list)
-    for film in films:
-        films_of_folded[film.casefold()].append(film)
-    film_of = {}
-    for name in names:
-        film = as_id(name)
-        same = films_of_folded[film.casefold()]
-        if film in same:
-            film_of[name] = film
-        elif len(same) == 1:
-            film_of[name] = same[0]
-    return film_of
-
-
-def in_other_case(films: Mapping[str, str]) -> list[str]:
-    """Return the files whose names differ from their films in case, for a note.
-
-    Args:
-        films: The film of each file, by the name of the file without its extension.
-    """
-    notes = []
-    for name, film in films.items():
-        found = as_id(name)
-        if found != film and found.casefold() == film.casefold():
-            notes.append(f"{name} ({film})")
-    return notes
 
 
 def manifest_path(

@@ -34,10 +34,15 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import SUBTITLES
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.film_names import (
+    film_options,
+    films_of_names,
+    find_name,
+    in_other_spelling,
+    likely_name,
+)
 from obygaze_features.manifest.io import (
     as_id,
-    films_of_names,
-    in_other_case,
     read_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest
@@ -63,7 +68,8 @@ class LinkReport:
     these files. `unmatched` lists the videos that match no clip. `past_end` maps each clip that
     ends after its video to the two ends (clip, video) in seconds. `unreadable` maps each linked
     video that cannot be opened to the reason; the videos of clips without an end are not opened.
-    `in_other_case` lists the videos of films whose names differ from the film in case.
+    `in_other_spelling` lists the videos of films whose names differ from the film in spelling.
+    `likely` maps films without any video to the video that may be meant.
     """
 
     manifest: Manifest
@@ -74,7 +80,8 @@ class LinkReport:
     unmatched: tuple[str, ...] = ()
     past_end: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    in_other_case: Sequence[str] = ()
+    in_other_spelling: Sequence[str] = ()
+    likely: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
@@ -113,11 +120,18 @@ class LinkReport:
             (self.without, "clip", "without a video"),
             (self.unmatched, "video file", "without a clip"),
             (past_end, "clip", "ending after the video"),
-            (self.in_other_case, "video file", "with the film's name in another case"),
+            (
+                self.in_other_spelling,
+                "video file",
+                "with the film's name in another spelling",
+            ),
         ):
             if names:
                 shown = few(names, SHOWN_CLIPS)
                 notes.append(f"{count(len(names), noun)} {problem}: {shown}")
+        if self.likely:
+            options = film_options(self.likely)
+            notes.append(f"if these films have another name, link again with {options}")
         if self.by_name or self.by_time:
             name = shell_word(self.manifest.name)
             notes.append(f"next: obygaze extract plan {name} -b descriptors")
@@ -221,16 +235,20 @@ def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
                 yield read_manifest(path)
 
 
-def link(manifest: Manifest, folder: Path) -> LinkReport:
+def link(
+    manifest: Manifest, folder: Path, film_names: Mapping[str, str] | None = None
+) -> LinkReport:
     """Return a report with the linked manifest; a clip that matches several files gets no video.
 
     Args:
         manifest: The clips.
         folder: The folder with the videos, in any structure.
+        film_names: The name of the file of each film that has another name there.
     """
     originals = [remove_link(clip) for clip in manifest]
     videos = require_videos(folder)
-    files = _Files(videos, originals)
+    stated = _stated_films(film_names or {}, videos, manifest.films)
+    files = _Files(videos, originals, stated)
     in_parts = {
         clip.movie_id
         for clip in originals
@@ -257,6 +275,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             without.append(clip.clip_id)
         clips.append(clip)
     linked = _with_links(manifest, clips, folder.resolve().as_posix())
+    unmatched = tuple(name for name in videos if name not in matched)
+    for stem in stated:
+        film_of_stem.pop(stem, None)
     require_one_film_a_video(linked)
     return LinkReport(
         manifest=linked,
@@ -264,9 +285,40 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         by_time=tuple(by_time),
         ambiguous=ambiguous,
         without=tuple(without),
-        unmatched=tuple(name for name in videos if name not in matched),
-        in_other_case=in_other_case(film_of_stem),
+        unmatched=unmatched,
+        in_other_spelling=in_other_spelling(film_of_stem),
+        likely=_likely_files(linked, unmatched),
     )
+
+
+def _stated_films(
+    film_names: Mapping[str, str], videos: Iterable[str], films: Collection[str]
+) -> dict[str, str]:
+    """Return the film of each name of a file that the user states: `--film FILM=FILE`."""
+    stems: dict[str, None] = {}
+    stem_of_name = {}
+    for video in videos:
+        path = PurePosixPath(compose_accents(video))
+        stems[path.stem] = None
+        stem_of_name[path.name] = path.stem
+    stated = {}
+    for film, file in film_names.items():
+        stem = stem_of_name.get(compose_accents(file), file)
+        known_film = find_name(film, films, "film")
+        stated[find_name(stem, stems, "video file")] = known_film
+    return stated
+
+
+def _likely_files(manifest: Manifest, unmatched: Sequence[str]) -> dict[str, str]:
+    """Return the video that may be meant for each film of which no clip has a video."""
+    with_video = {clip.movie_id for clip in manifest if clip.video}
+    stems = [PurePosixPath(compose_accents(video)).stem for video in unmatched]
+    likely = {}
+    for film in manifest.films:
+        name = likely_name(film, stems) if film not in with_video else ""
+        if name:
+            likely[film] = name
+    return likely
 
 
 def _candidates(
@@ -368,7 +420,13 @@ def is_linked(clip: Clip) -> bool:
 class _Files:
     """The files of a folder, indexed by path, name and id."""
 
-    def __init__(self, videos: Iterable[str], clips: Iterable[Clip]) -> None:
+    def __init__(
+        self,
+        videos: Iterable[str],
+        clips: Iterable[Clip],
+        stated: Mapping[str, str],
+    ) -> None:
+        self.stated = stated
         self.films = {clip.movie_id for clip in clips} - {""}
         # For each possible name of a clip's file, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
@@ -381,7 +439,7 @@ class _Files:
         # On disks of macOS, accents may be separate characters.
         paths = {video: PurePosixPath(compose_accents(video)) for video in videos}
         stems = [path.stem for path in paths.values()]
-        film_of_stem = films_of_names(stems, self.films)
+        film_of_stem = films_of_names(stems, self.films, stated)
         for video, path in paths.items():
             ids = {("id", as_id(path.stem)), ("id", as_id(path.name))}
             names = {("path", str(path)), ("name", path.name), ("stem", path.stem)}
@@ -425,8 +483,13 @@ class _Files:
         return ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of the film of a clip; those with exactly its name, if there are any."""
-        keys = [(kind, clip.movie_id) for kind in ("stem", "id", "film")]
+        """Return the files of the film of a clip; those with exactly its name, if there are any.
+
+        The files that the user states come before these.
+        """
+        is_stated = clip.movie_id in self.stated.values()
+        kinds = ("film",) if is_stated else ("stem", "id", "film")
+        keys = [(kind, clip.movie_id) for kind in kinds]
         return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
     def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:

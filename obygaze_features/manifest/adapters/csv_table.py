@@ -79,6 +79,7 @@ def read(
     words: Mapping[str, str] | None = None,
     rule: str = "",
     orders: Mapping[str, str] | None = None,
+    film_names: Mapping[str, str] | None = None,
     name: str | None = None,
     command: Sequence[str] = (),
 ) -> ImportedManifest:
@@ -95,6 +96,7 @@ def read(
         words: The level or the concepts of each word of the table.
         rule: The rule that makes one label where annotators differ.
         orders: The words of columns from the lowest, separated by commas.
+        film_names: The new name of films of the table.
         name: The name of the manifest; None: the name of the file.
         command: The words of the typed command, without the options of tables.
     """
@@ -106,6 +108,7 @@ def read(
         "sheets": sheet,
         "rule": rule,
         "orders": orders,
+        "film_names": film_names,
     }
     stated = mapping_of_options(columns or {}, words or {}, **options)
     table = read_tables(paths, stated)
@@ -118,7 +121,7 @@ def read(
     questions = decide(table, stated, sheets)
     decided = questions.mapping
     n_asked = table.n_problems - n_before
-    made = make_clips(table, decided)
+    made = make_clips(questions.table, decided)
     manifest = _manifest(paths, called, made, decided)
     if not decided.rule and (len(table.tables) > 1 or made.annotations):
         differing = differing_clips(manifest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -50,6 +50,14 @@ from obygaze_features.manifest.adapters.table_times import (
     unclear_time,
 )
 from obygaze_features.manifest.annotators import annotated_columns
+from obygaze_features.manifest.film_names import (
+    film_options,
+    films_of_names,
+    find_name,
+    in_other_spelling,
+    likely_name,
+    require_one_name,
+)
 from obygaze_features.manifest.history import (
     command_line,
     manifest_word,
@@ -148,6 +156,7 @@ def join_columns(
     columns: Mapping[str, str] | None = None,
     *,
     sheet: str = "",
+    film_names: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
     update: bool = False,
     force: bool = False,
@@ -172,6 +181,7 @@ def join_columns(
         columns: The column of the table for each name, such as {"clip_id": "scene"}; the value of
             "times" is the format of 1:10, m:ss or h:mm, or ms for milliseconds.
         sheet: The sheet of a spreadsheet; by default the likely one.
+        film_names: The film of the manifest for each film that has another name in the table.
         words: NA=? if a word means not known, NA=NA if it is an answer; in an update also ja=S.
         update: Change the cells of the clips of the table only.
         force: Replace columns of the manifest.
@@ -187,13 +197,14 @@ def join_columns(
         Path(csv),
         columns,
         sheet=sheet,
+        film_names=film_names,
         words=words,
         update=update,
         force=force,
         command=typed,
     )
     options: dict[str, Any] = {"--map": columns, "--sheet": sheet, "--word": words}
-    options |= {"--update": update, "--force": force}
+    options |= {"--film": film_names, "--update": update, "--force": force}
     arguments = [manifest_word(path, workspace), Path(csv)]
     command = command_line("manifest join", arguments, options, workspace)
     joined = replace(joined, manifest=with_command(joined.manifest, command, before))
@@ -207,6 +218,7 @@ def join(
     columns: Mapping[str, str] | None = None,
     *,
     sheet: str = "",
+    film_names: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
     update: bool = False,
     force: bool = False,
@@ -214,7 +226,7 @@ def join(
 ) -> JoinedColumns:
     """Return the manifest with the columns of a table, as `join_columns` writes it.
 
-    `command` has the words of the typed command, without --map, --sheet and --word.
+    `command` has the words of the typed command, without --map, --sheet, --film and --word.
     """
     if update and force:
         raise FixUsage(
@@ -222,7 +234,9 @@ def join(
             hint="remove one of the two",
         )
     source = source_file(csv)
-    mapping = mapping_of_options(columns or {}, words or {}, sheets=sheet)
+    mapping = mapping_of_options(
+        columns or {}, words or {}, sheets=sheet, film_names=film_names
+    )
     read = read_tables([csv], mapping)
     cells: Cells = {}
     for target, column in source_columns(read, mapping).items():
@@ -234,6 +248,7 @@ def join(
     n_asked = read.n_problems - n_before
     line = shell_line([*command, *mapping.joined(likely).typed()])
     _check_columns(cells, key, read, mapping, n_asked, line)
+    other_spelling = _use_films(cells, manifest, mapping, csv)
     rows_of_id = _rows_of_ids(cells, key, csv)
     n_without_id = len(rows_of_id.pop("", ()))
     # For each clip, the id that its rows have in the table: of the clip, or of its film.
@@ -243,11 +258,14 @@ def join(
         n_by_id = _require_same(manifest, cells, rows_of_id, mapping, csv)
     if rows_of_id.keys().isdisjoint(id_in_table.values()):
         known = manifest.clip_ids if key == CLIP else manifest.films
+        hint = f"the manifest has {few(known, 2) or f'no {noun}s'}"
+        if key == FILM:
+            hint += _ways_of_films(rows_of_id, manifest.films)
         raise NotFound(
             f"no {noun} of the manifest has an id of this table, such as"
             f" {next(iter(rows_of_id), '')!r}",
             where=str(csv),
-            hint=f"the manifest has {few(known, 2) or f'no {noun}s'}",
+            hint=hint,
         )
     rows_of_clip = {}
     for clip_id, table_id in id_in_table.items():
@@ -275,6 +293,8 @@ def join(
         warnings.append(thousands_text(column, number))
     if key == FILM:
         warnings.append("joined by movie_id: all clips of a film get its values")
+    if other_spelling:
+        warnings.append(f"films matched in another spelling: {few(other_spelling, 3)}")
     n_without = sum(not rows for rows in rows_of_clip.values())
     if n_without:
         unchanged = ", and unchanged" if update else ""
@@ -287,7 +307,8 @@ def join(
         free = set(id_in_table.values()) - rows_of_id.keys()
         named = [f"{name}{near(name, free, LIKE_IDS)}" for name in unknown[:3]]
         listed = few([*named, *unknown[3:]], 3)
-        warnings.append(f"ids of no {noun} of the manifest: {listed}")
+        ways = _ways_of_films(unknown, free) if key == FILM else ""
+        warnings.append(f"ids of no {noun} of the manifest: {listed}{ways}")
     left_out = [name for name in cells if name not in (*added, key)]
     if left_out:
         names = ", ".join(left_out)
@@ -311,6 +332,39 @@ def join(
         n_by_id,
         changed,
     )
+
+
+def _use_films(
+    cells: Cells, manifest: Manifest, mapping: TableMapping, path: Path
+) -> list[str]:
+    """Replace the names of films by the films of the manifest, as far as it has them.
+
+    Return the names that were matched in another spelling.
+    """
+    names = [*dict.fromkeys(filter(None, cells.get(FILM, ())))]
+    stated = {}
+    for name, film in mapping.film_names.items():
+        known_film = find_name(film, manifest.films, "film of the manifest")
+        stated[find_name(name, names, "film of the table")] = known_film
+    film_of = films_of_names(names, manifest.films, stated)
+    require_one_name(film_of, str(path), stated)
+    if names:
+        cells[FILM] = [film_of.get(name, name) for name in cells[FILM]]
+    matched = {name: film for name, film in film_of.items() if name not in stated}
+    return in_other_spelling(matched)
+
+
+def _ways_of_films(names: Iterable[str], films: Iterable[str]) -> str:
+    """Return what to pass for films that may have another name in the manifest, or ""."""
+    free = [*films]
+    likely = {}
+    for name in names:
+        film = likely_name(name, free)
+        if film:
+            likely[name] = film
+    if not likely:
+        return ""
+    return f"; if these films have another name there, pass {film_options(likely)}"
 
 
 def _ask_answers(cells: Cells, read: TableCells) -> TableMapping:
@@ -599,7 +653,8 @@ def _require_same(
         (f"the manifest {manifest.name}", "the table"),
         tell=False,
         where=str(path),
-        hint=f"name the columns of films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
+        hint=f"name the columns of films and times: --map {FILM}=COLUMN --map start_s=COLUMN; a"
+        " film with another name: --film NAME=FILM",
     )
     return found.n_by_ids
 

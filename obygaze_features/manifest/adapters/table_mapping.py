@@ -36,7 +36,12 @@ CODER = "coder:"
 BAR = "|"
 # Settings that are typed like columns: --map times=m:ss.
 AS_COLUMNS = ("times", "separator")
-FLAGS = {"columns": "--map", "coders": "--map", "orders": "--order"}
+FLAGS = {
+    "columns": "--map",
+    "coders": "--map",
+    "orders": "--order",
+    "film_names": "--film",
+}
 OF_WORDS = ("levels", "concepts", "answers")
 # A part of the form of ids: a column, and the number of digits of its number.
 PART_OF_ID = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
@@ -56,10 +61,9 @@ class TableMapping:
     `separator` separates concepts, by default `|`. `levels` and `concepts` have the meanings of
     words: `?` is no level or no concept, several concepts are joined with `|`, and a modality makes
     the word a new concept of this modality. `answers` has the words of other columns: `?` is not
-    known, and a word such as NA that means itself is an answer. `rule` makes one label per clip
-    where annotators differ. `orders` lists the words of columns from the lowest to the highest,
-    separated by commas.
-    """
+    known, and a word such as NA that means itself is an answer. `film_names` has the new name of
+    films. `rule` makes one label per clip where annotators differ. `orders` lists the words of
+    columns from the lowest to the highest, separated by commas."""
 
     sheets: Sequence[str] = ()
     id: str = ""
@@ -67,6 +71,7 @@ class TableMapping:
     times: str = ""
     separator: str = ""
     rule: str = ""
+    film_names: Words = field(default_factory=dict)
     columns: Words = field(default_factory=dict)
     coders: Words = field(default_factory=dict)
     levels: Words = field(default_factory=dict)

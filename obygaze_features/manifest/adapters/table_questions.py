@@ -6,8 +6,9 @@ question before it asks the next one. All answers together are a mapping, typed 
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -46,6 +47,10 @@ from obygaze_features.manifest.adapters.table_times import (
     unclear_time,
 )
 from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.manifest.film_names import (
+    films_in_several_spellings,
+    find_name,
+)
 from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import annotators_path, as_id
 from obygaze_features.manifest.model import FOLD_PREFIX, NO_FILMS, TARGETS
@@ -215,6 +220,7 @@ def decide(
             TableMapping(sheets=sheets),
         )
     _ask_films(questions)
+    _ask_film_names(questions)
     _ask_times(questions)
     _ask_rate(questions)
     _ask_coders(questions)
@@ -270,6 +276,40 @@ def _are_of_films(cells: Sequence[str]) -> bool:
 def _are_words(cells: Sequence[str]) -> bool:
     """Return whether a column has words: no cell is a number, and most cells are not times."""
     return not any(map(NUMBER.fullmatch, cells)) and not has_times(cells)
+
+
+def _ask_film_names(questions: Questions) -> None:
+    """Ask whether films that differ in spelling only are one film, and rename films."""
+    table = questions.table
+    column = questions.source("movie_id")
+    cells = table.cells.get(column, ())
+    n_rows = Counter(filter(None, cells))
+    new_name = {}
+    for typed, new in questions.mapping.film_names.items():
+        new_name[find_name(typed, n_rows, "film of the table")] = new
+    # A film that keeps its name is no spelling of another.
+    names = [name for name in n_rows if name not in new_name]
+    names += [new for name, new in new_name.items() if new != name]
+    for same in films_in_several_spellings(dict.fromkeys(names)):
+        stated = [name for name in same if name in new_name.values()]
+        first = (stated or sorted(same, key=lambda name: -n_rows[name]))[0]
+        for other in same:
+            if other not in (first, *stated):
+                kept = shell_word(f"{other}={other}")
+                questions.ask(
+                    f"{other!r} may be the film {first!r}; if not, pass --film {kept}",
+                    TableMapping(film_names={other: first}),
+                    "movie_id",
+                    [
+                        row
+                        for row, cell in zip(table.rows, cells, strict=True)
+                        if cell == other
+                    ],
+                )
+                new_name[other] = first
+    if new_name:
+        renamed = [new_name.get(cell, cell) for cell in cells]
+        questions.table = replace(table, cells={**table.cells, column: renamed})
 
 
 def _ask_times(questions: Questions) -> None:

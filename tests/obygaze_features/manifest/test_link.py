@@ -13,7 +13,7 @@ from support.cli import call_obygaze
 from support.stores import ARRAYS, made_store
 from support.videos import write_video
 
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.extraction.linking import compare_with_videos
 from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
 from obygaze_features.manifest.link import LinkReport, find_videos, link
@@ -181,13 +181,59 @@ def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> No
     assert videos(report) == ["GILDA.mkv", "LES YEUX.mov", "", "", ""]
     assert report.ambiguous == {"Brug-1": ("BRUG.mp4", "brug.mov")}
     assert report.unmatched == ("Alba.mp4",)
-    assert report.in_other_case == ["GILDA (Gilda)", "LES YEUX (Les_Yeux)"]
-    told = "2 video files with the film's name in another case: GILDA (Gilda), LES YEUX (Les_Yeux)"
-    assert told in report.notes
+    assert report.in_other_spelling == ["GILDA (Gilda)", "LES YEUX (Les_Yeux)"]
+    told = "2 video files with the film's name in another spelling: GILDA (Gilda)"
+    assert f"{told}, LES YEUX (Les_Yeux)" in report.notes
     # A file of exactly that name goes before.
     report = linked(tmp_path, ("better/Gilda.mkv",), *clips)
     assert videos(report)[0] == "better/Gilda.mkv"
-    assert report.in_other_case == ["LES YEUX (Les_Yeux)"]
+    assert report.in_other_spelling == ["LES YEUX (Les_Yeux)"]
+
+
+def test_blanks_dots_and_a_year_do_not_count_where_one_film_may_be_meant(tmp_path):
+    films = ("NightTrain", "Juno", "Carrie_1976_", "Part_1.1", "a.b", "ab", "L_Ete")
+    clips = [part(f"{film}-1", film) for film in films]
+    files = (
+        "night.train (1954).mkv",
+        "Juno_.mp4",
+        "juno (2007).mp4",
+        "L'E\u0301te\u0301.mp4",
+    )
+    files = (*files, "Carrie (2013).mp4", "Part 11.mp4", "A B.mp4")
+    report = linked(tmp_path, files, *clips)
+    assert videos(report) == [files[0], "", "", "", "", "", files[3]]
+    assert report.ambiguous == {"Juno-1": ("Juno_.mp4", "juno (2007).mp4")}
+    assert report.in_other_spelling == ["night.train (1954) (NightTrain)"]
+
+
+def test_the_file_of_a_film_with_another_name_is_typed(tmp_path: Path) -> None:
+    clips = (part("a", "Night_Train"), part("b", "Juno"), part("c", "Kes"))
+    files = ("x/night_train_1954.mkv", "Juno.2007.1080p.mp4", "Kes.mp4", "Kes 2.mp4")
+    report = linked(tmp_path, files, *clips)
+    assert videos(report) == ["", "", "Kes.mp4"]
+    options = "--film Juno=Juno.2007.1080p --film Night_Train=night_train_1954"
+    assert (
+        f"if these films have another name, link again with {options}" in report.notes
+    )
+    manifest = manifest_of(*clips)
+    names = {"Night Train": "night_train_1954", "Juno": "Juno.2007.1080p.mp4"}
+    # What is typed goes before the file of exactly that name.
+    report = link(manifest, tmp_path, {**names, "Kes": "Kes 2"})
+    assert videos(report) == [*files[:2], "Kes 2.mp4"]
+    assert (report.in_other_spelling, report.likely) == ([], {})
+    for wrong, problem in (
+        ({"Night": "Kes"}, r"no film 'Night' \(did you mean 'Night_Train'\?\)"),
+        ({"Juno": "Kess"}, r"no video file 'Kess' \(did you mean 'Kes'\?\)"),
+    ):
+        with pytest.raises(FixUsage, match=problem):
+            link(manifest, tmp_path, wrong)
+    write_manifest(manifest_of(*clips[:1]), tmp_path / "manifests" / "m.toml")
+    alone = touch(tmp_path / "alone", "night_train_1954.mkv")
+    refused = call_obygaze("manifest", "link", "m", "alone", cwd=tmp_path)
+    line = f"obygaze manifest link m {alone.name} --film Night_Train=night_train_1954"
+    assert f"  Try: {line}" in refused.stderr.splitlines()
+    call_obygaze(*line.split()[1:], cwd=tmp_path).ok()
+    assert read_manifest("m", workspace=tmp_path).header.commands[-1] == line
 
 
 def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:

@@ -413,3 +413,29 @@ def test_first_and_last_frame_and_rate_are_likely_answers(tmp_path, header) -> N
 def test_the_rate_of_frames_that_are_named_already_is_a_likely_answer(tmp_path) -> None:
     lines = ["movie_id,clip_id,start_frame,end_frame,FPS", "Alba,a,0,24,25"]
     assert asked_times(tmp_path, *lines) == [("a", 0.0, 1.0)]
+
+
+def test_films_in_several_spellings_are_one_film_if_the_answer_says_so(tmp_path):
+    lines = ["Film,No,mood", "Night Train,a1,calm", "Night Train,a2,calm"]
+    lines += ["night_train (1954),a3,wild", "Psycho,b1,calm", "Psycho (1998),b2,wild"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    edit = ("'Psycho (1998)=Psycho'", "'Psycho (1998)=Psycho (1998)'")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"], edit)
+    assert "'night_train (1954)' may be the film 'Night Train'; if not, pass" in said
+    films = {
+        clip.clip_id: clip.movie_id for clip in read_manifest("t", workspace=tmp_path)
+    }
+    night = dict.fromkeys(("a1", "a2", "a3"), "Night_Train")
+    assert films == {**night, "b1": "Psycho", "b2": "Psycho_1998_"}
+
+
+def test_a_film_gets_the_name_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("Film,No,mood\nNight Train,a1,calm\nJuno,a2,wild\n", "utf-8")
+    columns = {"movie_id": "Film"}
+    names = {"Night Train": "night_train_1954"}
+    imported = read(path, columns, form="{movie_id}-{No}", film_names=names)
+    assert imported.manifest.clip_ids == ("night_train_1954-a1", "Juno-a2")
+    assert imported.manifest.films == ("Juno", "night_train_1954")
+    with pytest.raises(FixUsage, match=r"no film of the table 'Nite Train' \(did you"):
+        read(path, columns, form="{No}", film_names={"Nite Train": "x"})

@@ -157,12 +157,18 @@ def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(tmp_path) ->
     call_obygaze(*words, cwd=tmp_path).ok()
 
 
-@pytest.mark.parametrize("key", ["clip_id", "movie_id"])
-def test_two_names_of_a_table_do_not_become_one_id(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("clip_id", "both become the clip 'Amelie_1'"),
+        ("movie_id", "may both be the film Amelie_1"),
+    ],
+)
+def test_two_names_of_a_table_do_not_become_one_id(tmp_path, key, problem) -> None:
     manifest = Manifest("m", Header("m"), (Clip("Amelie_1", "Amelie_1"),))
     table = tmp_path / "moods.csv"
     table.write_text(f"{key},mood\nAmélie 1,joy\nAmelie 1,fear\n", "utf-8")
-    with pytest.raises(FixInput, match="'Amélie 1' and 'Amelie 1' both become the"):
+    with pytest.raises(FixInput, match=f"'Amélie 1' and 'Amelie 1' {problem}"):
         join(manifest, table)
 
 
@@ -261,3 +267,66 @@ def test_what_a_table_lists_as_open_stays_open(tmp_path: Path) -> None:
     text = "clip_id,mood,differs\nb,,Look|level\n"
     updated = join(DECIDED, table(tmp_path, text), update=True).manifest["b"]
     assert updated.extra["differs"] == "level|Look"
+
+
+TRAINS = (Clip("a", "night_train_1954"), Clip("b", "Juno"), Clip("c", "Carrie_1976_"))
+
+
+def joined_decades(folder: Path, rows: str, **names: str) -> tuple[list[str], str]:
+    manifest = Manifest("m", Header("m"), TRAINS)
+    path = table(folder, f"film,decade\n{rows}")
+    joining = join(manifest, path, {"movie_id": "film"}, film_names=names)
+    decades = [clip.extra["decade"] for clip in joining.manifest]
+    return decades, " ".join(joining.warnings)
+
+
+def test_a_film_in_another_spelling_is_found_and_said(tmp_path: Path) -> None:
+    rows = "NIGHT.TRAIN 1954,50s\nJuno (2007),00s\nCarrie (2013),10s\n"
+    decades, said = joined_decades(tmp_path, rows)
+    # Carrie has another year in the manifest.
+    assert decades == ["50s", "00s", ""]
+    matched = "NIGHT.TRAIN 1954 (night_train_1954), Juno (2007) (Juno)"
+    assert f"films matched in another spelling: {matched}" in said
+    assert "ids of no film of the manifest: Carrie_2013_" in said
+    # The exact name goes before, also if it comes later.
+    decades, said = joined_decades(tmp_path, "Ju no,loose\nJuno,exact\n")
+    assert decades == ["", "exact", ""]
+    assert "ids of no film of the manifest: Ju_no" in said
+
+
+def test_a_film_with_another_name_is_typed(tmp_path: Path) -> None:
+    rows = "Night Train,50s\nJuno,00s\n"
+    decades, said = joined_decades(tmp_path, rows)
+    assert decades == ["", "00s", ""]
+    assert "pass --film Night_Train=night_train_1954" in said
+    names = {"Night Train": "night_train_1954"}
+    decades, said = joined_decades(tmp_path, rows, **names)
+    assert decades == ["50s", "00s", ""]
+    assert "spelling" not in said and "--film" not in said
+    with pytest.raises(FixUsage, match=r"no film of the manifest 'night' \(did you"):
+        joined_decades(tmp_path, rows, **{"Night Train": "night"})
+    with pytest.raises(FixUsage, match=r"no film of the table 'Nite Train' \(did you"):
+        joined_decades(tmp_path, rows, **{"Nite Train": "night_train_1954"})
+
+
+def test_two_spellings_of_one_film_are_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(FixInput) as caught:
+        joined_decades(tmp_path, "J.uno,10s\nju no,20s\n")
+    assert caught.value.message == "'J.uno' and 'ju no' may both be the film Juno"
+    assert (
+        caught.value.hint == "if they are, pass --film J.uno=Juno --film 'ju no=Juno'"
+    )
+
+
+def test_films_of_a_table_of_clips_may_be_spelled_another_way(tmp_path: Path) -> None:
+    manifest = Manifest("m", Header("m"), TRAINS)
+    path = table(tmp_path, "clip_id,movie_id,mood\na,Night Train 1954,calm\n")
+    assert join(manifest, path).manifest["a"].extra["mood"] == "calm"
+    path = table(tmp_path, "clip_id,movie_id,mood\na,Night Train,calm\n")
+    with pytest.raises(Mismatch) as caught:
+        join(manifest, path)
+    assert "--film NAME=FILM" in str(caught.value.hint)
+    names = {"Night Train": "night_train_1954"}
+    joining = join(manifest, path, film_names=names)
+    assert joining.manifest["a"].extra["mood"] == "calm"
+    assert joining.n_by_id == 0
