@@ -269,6 +269,13 @@ def blank(
     help="A table of `models predict -o` or `search -o`, or predictions.csv of a run.",
 )
 @output_argument
+@click.option(
+    "--model",
+    type=NAME,
+    metavar="NAME",
+    show_default="all models",
+    help="The only model whose scores are written, as the table names it.",
+)
 @into_option("ELAN file or folder to copy to OUTPUT, with the scores as new tiers.")
 @force_option
 @click.pass_obj
@@ -277,17 +284,19 @@ def scores(
     manifest: str,
     predictions: str,
     output: str,
+    model: str | None,
     into: str | None,
     force: bool,
 ) -> Result:
     """Write scores of models as tiers of ELAN files.
 
-    Each model becomes a tier of scores, or several tiers if clips overlap. Baselines are excluded
-    if the run has models. --into changes nothing else in the files.
+    Each model becomes a tier of scores, or several tiers if clips overlap; the tiers are sorted by
+    model. Baselines are excluded if the run has models. --into changes nothing else in the files.
 
     Examples:
         obygaze marks scores films scores.csv scored.eaf --into anna.eaf
         obygaze marks scores films predicted.csv scores
+        obygaze marks scores films runs/q/predictions.csv scores --model ridge
     """
     from obygaze.films.elan_files import write_scores
 
@@ -295,6 +304,7 @@ def scores(
         manifest,
         predictions,
         output,
+        model=model,
         into=into,
         force=force,
         workspace=session.root,

@@ -286,7 +286,8 @@ def _split_overlaps(
             lanes.append([mark])
     columns = [column for column, _ in lanes_of]
     used = {*taken}
-    for (column, annotator), lanes in lanes_of.items():
+    # Sorted, so that neither times nor texts of marks decide the order of the tiers.
+    for (column, annotator), lanes in sorted(lanes_of.items()):
         name = column
         is_unclear = "@" in column or _NUMBERED.fullmatch(column) is not None
         if annotator and (is_unclear or columns.count(column) > 1):

@@ -137,20 +137,22 @@ def write_scores(
     predictions: PathLike,
     output: PathLike,
     *,
+    model: str | None = None,
     into: PathLike | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedFiles:
     """Write scores of models as tiers of ELAN files.
 
-    Each model becomes a tier of scores, or several tiers if clips overlap. Baselines are excluded
-    if a run has models.
+    Each model becomes a tier of scores, or several tiers if clips overlap; the tiers are sorted by
+    model. Baselines are excluded if a run has models.
 
     Args:
         manifest: The clips.
         predictions: A table of scores: of `og.predict`, of `og.search`, or the predictions.csv of
             a run.
         output: A new file that ends with .eaf; or for several films a new folder.
+        model: The only model whose scores are written, as the column model of the table names it.
         into: An ELAN file, or a folder of them, to copy to the output with the scores as new
             tiers. Nothing else in the files is changed.
         force: Replace the output if it exists.
@@ -160,6 +162,7 @@ def write_scores(
         manifest,
         _elan_output(output),
         predictions=predictions,
+        model=model,
         into=into,
         force=force,
         workspace=workspace,

@@ -102,6 +102,7 @@ def export_elan(
     output: Path,
     *,
     predictions: PathLike | None = None,
+    model: str | None = None,
     into: PathLike | None = None,
     people: Sequence[str] = (),
     are_blank: bool = False,
@@ -114,6 +115,7 @@ def export_elan(
         source: The table of marks or its name, or the manifest.
         output: The file, if there is one film; else the folder.
         predictions: A table of scores of the clips, which are written instead of the labels.
+        model: The only model of the table whose scores are written; None: all models.
         into: An ELAN file, or a folder of ELAN files. A copy with the marks of its film as new
             tiers is written as the output, or into the output folder. None: new files.
         people: The annotators who each get a tier of sampled clips to fill in.
@@ -129,7 +131,7 @@ def export_elan(
     if export is None:
         manifest = read_manifest(source, workspace=workspace)
         _check_drawn(manifest, predictions, are_blank=are_blank)
-        export = _of_manifest(manifest, predictions, people)
+        export = _of_manifest(manifest, predictions, model, people)
     if not export.marks:
         raise FixInput("nothing to export: the table has no marks", where=str(source))
     marks_of = marks_by_film(export.marks)
@@ -295,7 +297,10 @@ def _check_drawn(
 
 
 def _of_manifest(
-    manifest: Manifest, predictions: PathLike | None, people: Sequence[str]
+    manifest: Manifest,
+    predictions: PathLike | None,
+    model: str | None,
+    people: Sequence[str],
 ) -> _Export:
     """Return the labels, the scores or the sampled clips of a manifest as marks."""
     films = [clip.movie_id for clip in manifest]
@@ -304,7 +309,7 @@ def _of_manifest(
     are_drawn = predictions is None and is_drawn(manifest)
     said: list[Said] = []
     if predictions is not None:
-        said = _read_scores(manifest, Path(predictions))
+        said = _read_scores(manifest, Path(predictions), model)
     elif are_drawn:
         for clip in manifest:
             said += [(clip.clip_id, person, LEVEL, "") for person in people or [""]]
@@ -395,12 +400,14 @@ def _clip_labels(manifest: Manifest) -> Iterator[Said]:
                 yield clip.clip_id, annotator, *word
 
 
-def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
+def _read_scores(
+    manifest: Manifest, predictions: Path, only_model: str | None
+) -> list[Said]:
     """Return for each clip and model one text: the decision, the basis and the scores.
 
     The basis states how the scores relate to the training.
     """
-    table = read_predictions(manifest, predictions)
+    table = read_predictions(manifest, predictions, only_model=only_model)
     scored = [name for name in table.columns if _SCORES.fullmatch(name)]
     if not scored:
         # Predictions of concept vectors have only margins.

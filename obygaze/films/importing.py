@@ -303,8 +303,13 @@ class _ElanReader(MarkReader):
             if is_blank and not tier.is_drawn and column not in NO_UNKNOWN:
                 self.n_unknown[column] += 1
                 mark = mark._replace(value=UNKNOWN)
+            if tier.is_drawn and is_blank:
+                # In a copy for another person, this is still empty: it is a mark of nobody.
+                self.found["word"].add("")
+                self.n_left_out[f"empty marks of {column}"] += 1
+                continue
             self.add(mark, file.path)
-            if tier.is_drawn and not is_blank:
+            if tier.is_drawn:
                 self.add(mark._replace(column=WATCHED, value=column), file.path)
         is_coded = column in self.coded and not tier.is_drawn
         if not (is_coded or tier.annotations or tier.n_without_times):

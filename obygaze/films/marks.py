@@ -208,6 +208,9 @@ class MarkReader:
                 f"two files have marks of {said.annotator!r} in the film {said.movie_id}: of two"
                 " annotators with one name, or one file is a copy of the other",
                 where=f"{earlier}, {path}",
+                hint="of two annotators, import each file alone, with its annotator: obygaze marks"
+                f" import FILE --tier {shell_word(f'{said.column}={said.column}@NAME')} -o NAME;"
+                " marks clips takes several tables",
             )
         whole = self._meaning(said.value, said.column)
         parts = [whole] if said.column == COMMENT else whole.split("|")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.expression import compared_names
@@ -52,9 +53,13 @@ class PredictionTable:
 
 
 def read_predictions(
-    manifest: Manifest, path: Path, *, required: Sequence[str] = ()
+    manifest: Manifest,
+    path: Path,
+    *,
+    required: Sequence[str] = (),
+    only_model: str | None = None,
 ) -> PredictionTable:
-    """Return the rows of a table of predictions.
+    """Return the rows of a table of predictions: of all its models, or of one (`only_model`).
 
     Raise an error if the rows are about clips that differ from the clips of the manifest.
 
@@ -72,6 +77,11 @@ def read_predictions(
     )
     violations.raise_if_any("the predictions cannot be read")
     rows = table.rows
+    if only_model is not None:
+        models = sorted({row.cells.get("model", "") for row in rows} - {""})
+        if only_model not in models:
+            raise unknown_name("model", only_model, models, where=str(path))
+        rows = tuple(row for row in rows if row["model"] == only_model)
     guesses = {row["model"] for row in rows if row.cells.get("is_model") == "0"}
     of_models = tuple(row for row in rows if row.cells.get("model") not in guesses)
     if guesses and of_models:

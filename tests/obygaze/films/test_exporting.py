@@ -25,7 +25,7 @@ from obygaze.films.exporting import ExportedFiles
 from obygaze.films.importing import ImportedMarks
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
@@ -191,6 +191,28 @@ def test_baselines_are_no_tiers_beside_models(tmp_path: Path, has_model: bool) -
     )
 
 
+def test_the_scores_of_one_model_and_tiers_in_a_stable_order(tmp_path: Path) -> None:
+    """Neither the rows of the table nor the scores decide the order of the tiers."""
+
+    def tiers(scores: list[str], **more: Any) -> list[tuple[str, str]]:
+        rows = ["clip_id,task,model,is_model,score:S", *scores]
+        (tmp_path / "p.csv").write_text("\n".join(rows), "utf-8")
+        path = tmp_path / "a.eaf"
+        write_scores(clips(), tmp_path / "p.csv", path, force=True, **more)
+        return [(tier.name, tier.annotator) for tier in ElanFile(path).tiers()]
+
+    one = ["a-0,S,svm,1,0.1", "a-1,S,svm,1,0.9", "a-0,S,mlp,1,0.9", "a-1,S,mlp,1,0.1"]
+    other = ["a-1,S,mlp,1,0.5", "a-0,S,mlp,1,0.1", "a-0,S,svm,1,0.05", "a-1,S,svm,1,1"]
+    both = [("score@S mlp", "S mlp"), ("score@S svm", "S svm")]
+    assert tiers(one) == tiers(other) == both
+    assert tiers(one, model="svm") == [("score", "S svm")]
+    with pytest.raises(UnknownName, match=r"'svn' .*did you mean 'svm'"):
+        tiers(one, model="svn")
+    with pytest.warns(ObygazeWarning, match="baselines of the run: oracle"):
+        assert tiers([*one, "a-0,S,oracle,0,1", "a-1,S,oracle,0,1"]) == both
+    assert tiers([*one, "a-0,S,oracle,0,1"], model="oracle") == [("score", "S oracle")]
+
+
 def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     """Their labels and scores are not shown; what is not filled in is no mark."""
     plan = {"draw_probability": "0.5", "draw_clips": "4"}
@@ -231,6 +253,44 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     for people in ([], ["ada"]):
         with pytest.raises(FixUsage, match="only sampled clips become empty tiers"):
             write_blank_files(clips(), tmp_path / "b.eaf", people=people)
+
+
+@pytest.mark.parametrize("people", [["ada", "ben"], []])
+def test_two_people_return_copies_of_one_sampled_file(tmp_path, people) -> None:
+    """The tier that a person did not fill in is still empty, and claims nobody."""
+    plan = {"draw_probability": "0.5", "draw_clips": "4"}
+    drawn = []
+    for number in (0, 1):
+        times_s = 2.0 * number, 2.0 * number + 2
+        drawn.append(Clip(f"a-{number}", "a", None, "", *times_s, extra=plan))
+    manifest = Manifest("drawn", Header("x"), tuple(drawn), tuple(plan))
+    write_blank_files(manifest, tmp_path / "a.eaf", people=people)
+    blank = (tmp_path / "a.eaf").read_text("utf-8")
+    empty = "<ANNOTATION_VALUE></"
+    before, after = "<ANNOTATION_VALUE>S</", "<ANNOTATION_VALUE>HN</"
+    first, *rest = blank.split("</TIER>")
+    copies = {"ada": blank.replace(empty, before, 1)}
+    copies["ben"] = "</TIER>".join(
+        [first, *(tier.replace(empty, after) for tier in rest)]
+    )
+    if not people:
+        copies["ben"] = blank.replace(empty, after)
+    for name, text in copies.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.eaf").write_text(text, "utf-8")
+    folders = [tmp_path / name for name in copies]
+    if not people:
+        with pytest.raises(FixInput, match="two files have marks of 'a'") as refused:
+            import_files_of_marks(folders, "both", workspace=tmp_path)
+        assert "--tier level=level@NAME" in str(refused.value.hint)
+        return
+    made = import_files_of_marks(folders, "both", workspace=tmp_path)
+    levels = [mark[1:6] for mark in made.marks if mark.column == "level"]
+    assert levels == [
+        (0.0, 2.0, "level", "HN", "ben"),
+        (0.0, 2.0, "level", "S", "ada"),
+        (2.0, 4.0, "level", "HN", "ben"),
+    ]
 
 
 # ---- files and films -----------------------------------------------------------------------------
