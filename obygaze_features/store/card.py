@@ -11,11 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
+from importlib.resources import files
+from string import Template
 from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import count, human, join_names
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.untrusted_text import safe_text, visible
 from obygaze_features.store.layout import PICTURES, Array, default_array
 from obygaze_features.store.recipe import UNVERIFIED, Recipe
@@ -262,28 +263,123 @@ def card_of_store(
         seal: The seal of the store.
     """
     recipe = Recipe.from_json(record.recipe)
+    manifest = record.manifest.name or "several manifests"
+    title = visible(f"{manifest} {recipe.title}")
     counts = [f"{n:,} {status}" for status, n in record.rows.by_status.items() if n]
+    has_pictures = record.array(PICTURES) is not None
+    what = "pictures" if has_pictures else "features"
+    arrays = []
+    for array in record.arrays:
+        name, *facts = array_facts(array, len(rows))
+        arrays.append(f"| `{_code(name)}` | {' | '.join(map(_markdown, facts))} |")
+    history = [
+        f"History: replaced the store with the seal {_markdown(one)}"
+        for one in record.replaces
+    ]
+    for origin in record.origins:
+        history.append(
+            f"Made from: {_markdown(origin.place)} ({_markdown(origin.seal)})"
+        )
+    page = files(HERE).joinpath("templates/card.md").read_text("utf-8")
+    # Not a template of jinja2: its import and its compiler take longer than all else here.
+    return Template(page).substitute(
+        terms_lines="\n".join(terms_lines(terms.spelled)),
+        pretty_name=json.dumps(title, ensure_ascii=False),
+        seal=_code(seal),
+        What=what.capitalize(),
+        what=what,
+        manifest=_markdown(manifest),
+        title=_markdown(recipe.title),
+        manifests=_markdown(record.manifests_text),
+        n_rows=f"{len(rows):,}",
+        counts=_markdown(join_names(counts)),
+        made_with=_markdown(recipe_text(recipe)),
+        arrays="\n".join(arrays),
+        array=_code(default_array(record.arrays) or record.arrays[0].name),
+        makers=_makers_section(record.makers),
+        reasons=_reasons_section(rows),
+        limits=_limits(recipe, has_pictures=has_pictures),
+        licence=_markdown(terms.spelled.licence) or "not stated",
+        citation=citation_text(terms),
+        recipe_lines="\n".join(f"- {_markdown(line)}" for line in recipe_lines(recipe)),
+        fingerprint=_code(recipe.fingerprint),
+        history="".join(f"\n{line}\n" for line in history),
+    )
+
+
+def _markdown(text: str) -> str:
+    """Return a text that Markdown shows as it is, in one line."""
+    return safe_text(text, "markdown")
+
+
+def _code(text: str) -> str:
+    """Return a text for a span or a block of code in Markdown."""
+    return safe_text(text, "terminal").replace("`", "'")
+
+
+def _makers_section(makers: Sequence[Maker]) -> str:
+    """Return the section on the makers of the features, or "" if they are unknown."""
+    if not makers:
+        return ""
+    lines = [f"- {_markdown(_maker_line(maker))}\n" for maker in makers]
+    return f"## What made it\n\n{''.join(lines)}\n"
+
+
+def _reasons_section(rows: RowColumns) -> str:
+    """Return the section on rows without features, or "" if all rows are ok."""
     pairs = zip(rows.statuses, rows.reasons, strict=True)
     reasons = Counter(pair for pair in pairs if pair[0] != OK)
-    return render(
-        "card.md",
-        HERE,
-        record=record,
-        recipe=recipe,
-        has_pictures=record.array(PICTURES) is not None,
-        terms=terms.spelled,
-        terms_lines=map(SafeText, terms_lines(terms)),
-        n_rows=f"{len(rows):,}",
-        counts=join_names(counts),
-        recipe_text=recipe_text(recipe),
-        recipe_lines=recipe_lines(recipe),
-        arrays=[array_facts(array, len(rows)) for array in record.arrays],
-        array=default_array(record.arrays) or record.arrays[0].name,
-        makers=[_maker_line(maker) for maker in record.makers],
-        reasons=reasons.most_common(SHOWN_REASONS),
-        no_reason=NO_REASON,
-        citation=SafeText(citation_text(terms)),
-        seal=seal,
+    if not reasons:
+        return ""
+    lines = []
+    for (status, reason), n_of_reason in reasons.most_common(SHOWN_REASONS):
+        lines.append(
+            f"| {n_of_reason} | {status} | {_markdown(reason or NO_REASON)} |\n"
+        )
+    return (
+        "## Rows without features\n\n"
+        "| rows | status | reason |\n"
+        "|---|---|---|\n"
+        f"{''.join(lines)}\n"
+        "The array `reason` has the reason of each row, and `obygaze store info STORE --clips`"
+        " lists them.\n\n"
+    )
+
+
+def _limits(recipe: Recipe, *, has_pictures: bool) -> str:
+    """Return what the numbers are, what is inside, and what is not."""
+    if has_pictures:
+        return (
+            "The numbers are the pictures themselves, resized: no model made them. They can be"
+            " compared with pictures of the same fingerprint only. A clip that failed has no"
+            " pictures: it is absent, not black.\n\n"
+            "## What is inside\n\n"
+            "Pictures of films are part of this store: the array `pictures` has the frames of each"
+            " clip. No sound and no subtitle is part of it. Whoever has the store can see the films"
+            " and the people in them, and the rights of the films hold for it: obygaze neither"
+            " exports nor sends it."
+        )
+    compared = "They can be compared with features of the same fingerprint only."
+    inside = (
+        "No film, no image, no sound and no subtitle is part of this store: it holds numbers"
+        " computed from clips, and the ids of the clips."
+    )
+    if recipe.is_unknown:
+        compared = (
+            "How these numbers were made is not known, so they can be neither made again nor"
+            " compared with others."
+        )
+        inside = (
+            "It is not known whether the imported numbers are pictures. No other film, image, sound"
+            " or subtitle is part of this store, which also holds the ids of the clips."
+        )
+    return (
+        f"Features are what models made of {_markdown(recipe.medium or 'clips')}. They carry what"
+        " these models learned from their own data, stereotypes of gender and of bodies included,"
+        f" and say nothing about the people in a film. {compared} A clip that failed has no"
+        " features: it is absent, not zero.\n\n"
+        "## What is not inside\n\n"
+        f"{inside} Features are not anonymous: part of a picture can be recovered from them."
     )
 
 
