@@ -38,6 +38,7 @@ from obygaze_features.store.card import Terms, card_of_store, with_text_of_peopl
 from obygaze_features.store.encoding import (
     Values,
     encode_file,
+    encode_texts,
     fill_rows,
     stored_dtype,
     zarr_documents,
@@ -293,10 +294,10 @@ def _write_column(
     """Write a file of a column; return its length and hash, and the checksums of its chunks."""
     first = number * array.file_rows
     after = min(first + array.file_rows, len(column))
-    rows = column[first:after]
     if isinstance(column, TextColumn):
-        rows = np.array(rows, np.dtypes.StringDType())
-    data, checks = encode_file(array, rows)
+        data, checks = encode_texts(array, column[first:after])
+    else:
+        data, checks = encode_file(array, column[first:after])
     most_bytes = most_whole_bytes(after - first)
     if array.is_text and len(data) > most_bytes:
         raise FixInput(

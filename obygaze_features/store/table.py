@@ -65,6 +65,8 @@ def _column(name: str, of_rows: Sequence[Any]) -> Column:
         if not "".join(of_rows).isprintable():
             of_rows = [visible(one_line(text)) for text in of_rows]
         return TextColumn(of_rows)
+    if set(of_rows) == {None}:
+        return np.full(len(of_rows), UNKNOWN if dtype == "int64" else np.nan, dtype)
     if dtype == "int64":
         of_rows = [UNKNOWN if number is None else number for number in of_rows]
     return np.array(of_rows, dtype)

@@ -125,7 +125,8 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
 
 def _refuse_case(ids: Sequence[str], where: str) -> None:
     """Raise an error for clip ids that differ only in case, which no manifest can have."""
-    if len({one.casefold() for one in ids}) == len(set(ids)):
+    letters = "".join(ids)
+    if letters == letters.casefold() or len({*map(str.casefold, ids)}) == len({*ids}):
         return
     spelling: dict[str, str] = {}
     both = []
@@ -158,6 +159,8 @@ def _as_ids(texts: Sequence[str]) -> Sequence[str]:
 def _frame_numbers(files: FeatureFiles) -> npt.NDArray[np.float64]:
     """Return the first frame, last frame and frame rate of each clip; NaN if not stated."""
     unknown = np.full(len(files.names), np.nan)
+    if files.spans.keys().isdisjoint(FRAME_KEYS):
+        return np.stack([unknown] * len(FRAME_KEYS), axis=1)
     columns = [files.spans.get(key, unknown) for key in FRAME_KEYS]
     first, last, _ = columns
     is_counted = (first >= 0) & (first <= last) & (first % 1 == 0) & (last % 1 == 0)

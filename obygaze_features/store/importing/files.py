@@ -246,9 +246,14 @@ def to_texts(column: Any, key: str, where: object) -> list[str]:
         check_letters(longest, n_letters, key, place)
         with damaged(f"{key!r} cannot be read as Unicode", place, SystemError):
             cells = np.asarray(column[first : first + IDS_AT_ONCE]).tolist()
-            if set(map(type, cells)) - {str, bytes, int}:
+            kinds = {*map(type, cells)}
+            if kinds - {str, bytes, int}:
                 raise FixInput(f"{key!r} holds {column.dtype}, not ids", where=place)
-            some = [one.decode() if type(one) is bytes else str(one) for one in cells]
+            some = cells
+            if kinds != {str}:
+                some = [
+                    one.decode() if type(one) is bytes else str(one) for one in cells
+                ]
             # This raises an error for broken texts, which NumPy makes of invalid characters.
             n_letters += len("".join(some).encode())
         longest = max(map(len, some))

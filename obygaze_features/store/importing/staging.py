@@ -20,8 +20,15 @@ from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.store.atomic_files import write_file
-from obygaze_features.store.decoding import Rows, index_bytes, stored_chunk_bytes
-from obygaze_features.store.encoding import encode_file, fill_rows, stored_dtype
+from obygaze_features.store.decoding import (
+    Bytes,
+    Rows,
+    crc32c,
+    index_bytes,
+    shard_index,
+    stored_chunk_bytes,
+)
+from obygaze_features.store.encoding import stored_dtype
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.clips import Clips
 from obygaze_features.store.importing.files import (
@@ -34,6 +41,7 @@ from obygaze_features.store.importing.files import (
 )
 from obygaze_features.store.layout import (
     COMPANIONS,
+    CRC_BYTES,
     MASK,
     MOST_DIMENSIONS,
     N_WORDS,
@@ -58,6 +66,9 @@ LEAST_ROW_BYTES = 2**8
 class StagedFiles:
     """The files of an array of the new store, written once, while its rows are read.
 
+    Rows are put where they stand in a file: behind each chunk is room for its CRC32C. zarr would
+    write the same bytes, but it copies each row four times.
+
     Args:
         array: The array.
         path: The path of the files, without the number at its end.
@@ -69,33 +80,52 @@ class StagedFiles:
         self._path = path
         self._n_rows = n_rows
         self._files: list[FinishedFile] = []
-        # The rows of the file that is written next.
-        self._rows = fill_rows(array, min(array.file_rows, n_rows))
+        # The file that is written next: its bytes, its chunks, and the rows of each chunk.
+        n_chunks = array.n_chunks(min(array.file_rows, n_rows))
+        n_bytes = n_chunks * stored_chunk_bytes(array)
+        self._data = np.empty(n_bytes + index_bytes(array), np.uint8)
+        self._chunks = self._data[:n_bytes].reshape(n_chunks, -1)
+        self._rows = rows_of_chunks(array, self._chunks)
 
     def put(self, first: int, rows: Values) -> None:
-        """Add rows from number `first`, in ascending order; rows between have the fill value."""
+        """Add rows from number `first`, in ascending order.
+
+        A file without one of its rows is not linked, so the bytes of such a row do not matter.
+        """
         while len(rows):
             number, place = divmod(first, self.array.file_rows)
             self._finish(number)
-            some = rows[: self.array.file_rows - place]
-            self._rows[place : place + len(some)] = some
+            chunk, start = divmod(place, self.array.chunk_rows)
+            some = rows[: self.array.chunk_rows - start]
+            self._rows[chunk, start : start + len(some)] = some
             first += len(some)
             rows = rows[len(some) :]
 
     def close(self) -> None:
         """Write the last files."""
         self._finish(self.array.n_files(self._n_rows))
-        del self._rows
+        del self._data, self._chunks, self._rows
 
     def _finish(self, n_files: int) -> None:
         """Write files, until there are `n_files`."""
+        array = self.array
         while len(self._files) < n_files:
             number = len(self._files)
-            n_rows = self._n_rows - number * self.array.file_rows
-            data, checks = encode_file(self.array, self._rows[:n_rows])
+            n_rows = min(array.file_rows, self._n_rows - number * array.file_rows)
+            chunks = self._chunks[: array.n_chunks(n_rows)]
+            # The last chunk of the array is filled up.
+            self._rows[len(chunks) - 1, (n_rows - 1) % array.chunk_rows + 1 :] = (
+                array.fill
+            )
+            crcs = [crc32c(chunk) for chunk in chunks[:, :-CRC_BYTES]]
+            checks = np.array(crcs, "<u4").view(np.uint8)
+            chunks[:, -CRC_BYTES:] = checks.reshape(-1, CRC_BYTES)
+            index = np.frombuffer(shard_index(array, len(chunks)), np.uint8)
+            n_bytes = chunks.size + len(index)
+            self._data[chunks.size : n_bytes] = index
             path = self._path.with_name(f"{self._path.name}.{number}")
-            self._files.append(FinishedFile(path, write_file(path, data.data), checks))
-            self._rows[:] = self.array.fill
+            mark = write_file(path, self._data[:n_bytes].data)
+            self._files.append(FinishedFile(path, mark, checks.tobytes()))
 
     def file(self, number: int) -> FinishedFile:
         """Return a file."""
@@ -110,13 +140,16 @@ class StagedFiles:
             is_here = files == number
             data = np.memmap(self._files[number].path, np.uint8, "r")
             n_chunks = (len(data) - index_bytes(array)) // stored_chunk_bytes(array)
-            stored = data[: n_chunks * stored_chunk_bytes(array)].reshape(n_chunks, -1)
-            for chunk in np.unique(places[is_here] // array.chunk_rows).tolist():
-                is_in_chunk = is_here & (places // array.chunk_rows == chunk)
-                content = np.asarray(stored[chunk, : array.chunk_bytes])
-                of_chunk = content.view(values.dtype).reshape(-1, *array.shape)
-                values[is_in_chunk] = of_chunk[places[is_in_chunk] % array.chunk_rows]
+            chunks = data[: n_chunks * stored_chunk_bytes(array)].reshape(n_chunks, -1)
+            stored = rows_of_chunks(array, np.asarray(chunks))
+            values[is_here] = stored[np.divmod(places[is_here], array.chunk_rows)]
         return values
+
+
+def rows_of_chunks(array: Array, chunks: Bytes) -> Values:
+    """Return the rows of chunks, which share their memory: a row of `chunks` has one chunk."""
+    rows = chunks[:, :-CRC_BYTES].view(stored_dtype(array))
+    return rows.reshape(len(chunks), array.chunk_rows, *array.shape)
 
 
 class ImportedRows:
@@ -192,11 +225,13 @@ class ImportedRows:
             used.add(MASK)
         self.left_out = [name for name in files.arrays if name not in used]
         self.problems: dict[int, str] = {}
-        for row, place in enumerate(clips.places.tolist()):
-            if place in problem_of_place:
-                self.problems[row] = safe_text(problem_of_place[place], "terminal")
-        statuses = [FAILED if row in self.problems else OK for row in range(n_rows)]
-        reasons = [self.problems.get(row, "") for row in range(n_rows)]
+        statuses = [OK] * n_rows
+        reasons = [""] * n_rows
+        for row in np.flatnonzero(np.isin(clips.places, [*problem_of_place])).tolist():
+            problem = problem_of_place[int(clips.places[row])]
+            statuses[row] = FAILED
+            reasons[row] = safe_text(problem, "terminal")
+            self.problems[row] = reasons[row]
         if len(self.problems) == n_rows:
             first = next(iter(problem_of_place.values()))
             problem = f"no clip has usable features; the first clip: {first}"
@@ -229,7 +264,7 @@ class ImportedRows:
             return None
         first = number * array.file_rows
         rows = range(first, min(first + array.file_rows, len(self._places)))
-        if any(row in self.problems for row in rows):
+        if self.problems and any(row in self.problems for row in rows):
             return None
         self._progress.advance(len(rows))
         return staged.file(number)

@@ -1,6 +1,7 @@
 import hashlib
 import struct
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -15,7 +16,8 @@ from support.written_stores import some_rows, some_values
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
 from obygaze_features.store.decoding import check_content, decode_texts
-from obygaze_features.store.encoding import encode_file
+from obygaze_features.store.encoding import encode_file, encode_texts
+from obygaze_features.store.importing.staging import StagedFiles
 from obygaze_features.store.layout import DTYPES, Array, column_of
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row, RowColumns
 from obygaze_features.store.table import check_rows, new_table
@@ -84,6 +86,52 @@ def test_a_file_is_as_the_format_says(
         values[...] = array.fill
     data, checks = encode_file(array, values)
     assert (data.tobytes(), checks) == file_by_hand(array, values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(array=ARRAYS, n_rows=st.integers(1, 40), seed=st.integers(0, 99), data=st.data())
+def test_staged_files_are_those_that_zarr_writes(
+    tmp_path_factory: pytest.TempPathFactory,
+    array: Array,
+    n_rows: int,
+    seed: int,
+    data: st.DataObject,
+) -> None:
+    values = some_values(array, n_rows, seed)
+    staged = StagedFiles(array, tmp_path_factory.mktemp("staged") / "a", n_rows)
+    first = 0
+    while first < n_rows:
+        after = data.draw(st.integers(first + 1, n_rows))
+        staged.put(first, values[first:after])
+        first = after
+    staged.close()
+    for number in range(array.n_files(n_rows)):
+        rows = values[number * array.file_rows :][: array.file_rows]
+        expected, checks = encode_file(array, rows)
+        file = staged.file(number)
+        assert file.path.read_bytes() == expected.tobytes()
+        assert (file.mark.n_bytes, file.checks) == (len(expected), checks)
+    some = np.array(data.draw(st.lists(st.integers(0, n_rows - 1), min_size=1)))
+    np.testing.assert_array_equal(staged.read(some), values[some])
+
+
+@settings(max_examples=30, deadline=None)
+@given(texts=st.lists(st.text(max_size=4), min_size=1, max_size=20))
+def test_files_of_texts_are_those_that_zarr_writes(texts: list[str]) -> None:
+    column = column_of("reason", len(texts))
+    files: dict[str, Any] = {}
+    written = zarr.create_array(
+        zarr.storage.MemoryStore(files),
+        shape=(len(texts),),
+        chunks=(column.chunk_rows,),
+        dtype=str,
+        compressors=[zarr.codecs.Crc32cCodec()],
+        config={"write_empty_chunks": True},
+    )
+    written[:] = np.array(texts, np.dtypes.StringDType())
+    data, checks = encode_texts(column, texts)
+    assert data.tobytes() == files["c/0"].to_bytes()
+    assert checks == struct.pack("<I", google_crc32c.value(data[:-4].tobytes()))
 
 
 def test_settings_of_zarr_change_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +275,7 @@ def test_tables_of_ids_are_those_of_single_texts(ids, films) -> None:
     assert columns.clips_sha256 == expected
     for name, texts in (("clip_id", columns.clip_ids), ("movie_id", columns.movie_ids)):
         column = column_of(name, len(ids))
-        rows = np.array(list(texts), np.dtypes.StringDType())
-        data, checks = encode_file(column, rows)
+        data, checks = encode_texts(column, texts)
         assert checks == data[-4:].tobytes()
         read = decode_texts(np.frombuffer(data[:-4], np.uint8), column.chunk_rows)
         expected_texts = [*texts, *[""] * (column.chunk_rows - len(ids))]
