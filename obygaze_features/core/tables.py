@@ -38,7 +38,7 @@ from obygaze_features.core.workbooks import Sheet, header_place, read_sheet
 
 MAX_FILE = 1 << 28
 # Columns of file names and of texts for language models, which are kept unchanged.
-AS_WRITTEN = ("video", "video_name", "text")
+AS_WRITTEN = ("video", "video_name", "film_file", "text")
 # The header is searched for in this number of lines.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")

@@ -50,8 +50,8 @@ NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]+"|'[^']+'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
 # The columns of ids, names and sentences: a number in them is a name, such as 007.
 OF_NAMES = (
-    *("clip_id", "movie_id", "video", "video_name", "movie_title"),
-    *("comment", "differs", *CONCEPTS),
+    *("clip_id", "movie_id", "video", "video_name", "film_file"),
+    *("movie_title", "comment", "differs", *CONCEPTS),
 )
 # The columns of numbers. In other columns, 1.1 and 1.10 may be two codes, if there are words, too.
 OF_NUMBERS = (

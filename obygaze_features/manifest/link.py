@@ -45,7 +45,7 @@ from obygaze_features.manifest.io import (
     as_id,
     read_manifest,
 )
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import FILM_FILE, Clip, Manifest
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     NAME_COLUMN,
@@ -252,7 +252,7 @@ def link(
     in_parts = {
         clip.movie_id
         for clip in originals
-        if span_in_film(clip) and not files.of_clip(clip) and files.of_film(clip)
+        if _is_part(clip) and not files.of_clip(clip) and files.of_film(clip)
     }
     clips: list[Clip] = []
     by_name: list[str] = []
@@ -268,7 +268,8 @@ def link(
             if not is_own:
                 film_of_stem[PurePosixPath(candidates[0]).stem] = clip.movie_id
             clip = _linked(clip, candidates[0], is_own=is_own)
-            (by_name if clip.start_s is None else by_time).append(clip.clip_id)
+            is_part = clip.start_s is not None or not is_own
+            (by_time if is_part else by_name).append(clip.clip_id)
         elif candidates:
             ambiguous[clip.clip_id] = candidates
         else:
@@ -331,13 +332,18 @@ def _candidates(
         # Times in the file that the table names are not times in a different file.
         is_part = bool(span) and clip.start_s is None and not own
         return (files.of_film(clip), False) if is_part else (own, True)
-    of_film = files.of_film(clip) if span else ()
+    of_film = files.of_film(clip) if _is_part(clip) else ()
     # A clip with the id of its film and with times in the film is a part of the film's file.
     if not own or own == of_film:
         return of_film, False
     # If other clips are parts of the film's file, a file with the clip's name may be another film.
     both = (*own, *of_film) if clip.movie_id in in_parts else own
     return tuple(dict.fromkeys(both)), True
+
+
+def _is_part(clip: Clip) -> bool:
+    """Return whether a clip is a part of its film: by its times, or by frames in a named file."""
+    return span_in_film(clip) is not None or bool(clip.extra.get(FILM_FILE))
 
 
 def _linked(clip: Clip, video: str, *, is_own: bool) -> Clip:
@@ -485,11 +491,17 @@ class _Files:
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the film of a clip; those with exactly its name, if there are any.
 
-        The files that the user states come before these.
+        The files that the user states come before these, and then the file that the table names.
         """
-        is_stated = clip.movie_id in self.stated.values()
-        kinds = ("film",) if is_stated else ("stem", "id", "film")
-        keys = [(kind, clip.movie_id) for kind in kinds]
+        keys = [(kind, clip.movie_id) for kind in ("stem", "id", "film")]
+        film_file = compose_accents(clip.extra.get(FILM_FILE, ""))
+        if clip.movie_id in self.stated.values():
+            keys = keys[-1:]
+        elif film_file:
+            path = PurePosixPath(film_file)
+            named = [("path", film_file), ("name", path.name)]
+            named += [("id", as_id(path.name)), ("id", as_id(path.stem))]
+            keys = named + keys
         return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
     def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:

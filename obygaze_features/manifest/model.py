@@ -62,6 +62,8 @@ FILM_COLUMN = "movie_id"
 FOLD_PREFIX = "fold:"
 # The column of the file that the table names for a clip; `video` has the file that `link` found.
 NAME_COLUMN = "video_name"
+# The column of the file that the table names for the film of a clip, in which frames count.
+FILM_FILE = "film_file"
 # Columns of `manifest sample`: the probability that the clip was sampled from its film, and the
 # number of clips in the film.
 DRAW_COLUMNS = ("draw_probability", "draw_clips")
@@ -118,7 +120,7 @@ def words_in(clips: Iterable["Clip"], column: str) -> set[str]:
 
 def own_columns(columns: Iterable[str]) -> list[str]:
     """Return the user's own columns of a table: those whose names have no meaning in obygaze."""
-    known = (*TARGETS, *DRAW_COLUMNS, NAME_COLUMN)
+    known = (*TARGETS, *DRAW_COLUMNS, NAME_COLUMN, FILM_FILE)
     return [
         name
         for name in columns

@@ -53,6 +53,7 @@ from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import annotators_path, read_annotations
 from obygaze_features.manifest.model import (
     DIFFERS,
+    FILM_FILE,
     FOLD_PREFIX,
     NO_FILMS,
     NO_LEVEL,
@@ -343,6 +344,12 @@ def _imported(
         for name in own_columns(manifest.columns)
     ]
     notes = [f"columns kept under their own name: {few(kept, 12)}"] if kept else []
+    n_later = sum(bool(clip.extra.get(FILM_FILE)) for clip in manifest)
+    if n_later:
+        notes.append(
+            f"{count(n_later, 'clip')} with frames in the files of films: manifest link finds"
+            " their times"
+        )
     facts = {"level_words": words} if words else {}
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts)
 

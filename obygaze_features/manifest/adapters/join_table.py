@@ -75,6 +75,7 @@ from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     DIFFERS,
+    FILM_FILE,
     NAME_COLUMN,
     Manifest,
     own_columns,
@@ -670,7 +671,7 @@ def _added(
 ) -> list[str]:
     """Return the columns to add; in an update, the columns to change."""
     # The times of the table are not added, because they may count in a different file.
-    own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS, ANNOTATOR}
+    own = {*CLIP_COLUMNS, NAME_COLUMN, FILM_FILE, DIFFERS, ANNOTATOR}
     if key == CLIP:
         # Frames and times in the film that the manifest also has are compared, not added.
         compared = {*FRAMES, RATE_COLUMN, *FILM_TIMES}

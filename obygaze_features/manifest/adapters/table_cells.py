@@ -37,6 +37,7 @@ from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     DIFFERS,
+    FILM_FILE,
     NAME_COLUMN,
     Annotation,
     Clip,
@@ -57,7 +58,7 @@ UNKNOWN_CONCEPTS = (
 # Columns in which a word such as NA is a part of a text, or is read in another way.
 NO_ANSWER_COLUMNS = (
     *(*ALL_TIMES, *FRAMES, *CLOCK_COLUMNS, RATE_COLUMN, "video", NAME_COLUMN),
-    *(TITLE, DIFFERS, "level", "concepts"),
+    *(FILM_FILE, TITLE, DIFFERS, "level", "concepts"),
 )
 
 # The cells of all rows by column.
@@ -292,8 +293,9 @@ def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
 def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
     """Add the times of rows that state only frames in the film, computed by the frame rate.
 
-    A row that names a file gets no times: the frames may count in a different file. A clip that is
-    alone in its file is the whole file.
+    If each of these rows names a file of its own, the clips are these whole files, and get no
+    times: the frames may count in a different file. If clips share files, these must be the files
+    of the films (`_use_film_files`).
     """
     if not {*FRAMES} <= cells.keys():
         return
@@ -301,35 +303,73 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
     # pandas writes 91.0 where a column has empty cells.
     for name in FRAMES:
         cells[name] = [plain_value(cell, name) for cell in cells[name]]
-    files_named = (cells.get("video", blank), cells.get(NAME_COLUMN, blank))
-    videos = [video or name for video, name in zip(*files_named, strict=True)]
-    # A clip counts once, also if several annotators have rows of it.
-    files = {*zip(videos, cells["clip_id"], strict=True)}
-    n_clips_of_file = Counter(video for video, _ in files)
     starts, ends = ([*cells[name]] for name in SPAN_COLUMNS)
+    only_frames = []
+    for number in range(len(rows)):
+        has_frames = any(cells[name][number] for name in FRAMES)
+        if has_frames and not (starts[number] or ends[number]):
+            only_frames.append(number)
+    of_files = _use_film_files(cells, rows, only_frames)
     rates = cells.get(RATE_COLUMN, blank)
-    for number, row in enumerate(rows):
+    film_files = cells.get(FILM_FILE, blank)
+    for number in only_frames:
+        if number in of_files:
+            continue
+        row = rows[number]
         frames = {name: cells[name][number] for name in FRAMES}
-        video = videos[number]
-        if starts[number] or ends[number] or not any(frames.values()):
-            continue
-        if video and n_clips_of_file[video] > 1:
-            problem = f"frames give no times in the file {video}; add start_s and end_s"
-            row.add(FRAMES[0], problem)
-        if video:
-            continue
         rate = parse_frame_rate(rates[number])
-        span = replace(row, cells=frames).frames() if rate else None
-        if rate is None:
+        span = replace(row, cells=frames).frames()
+        if rate is None and not film_files[number]:
             row.add(
                 FRAMES[0],
                 f"the {RATE_COLUMN} of the film is missing; pass --map {RATE_COLUMN}==25, or add a"
-                " column of rates or the columns start_s and end_s",
+                " column of rates or the columns start_s and end_s; or pass --map video=COLUMN for"
+                " a column of the films' files, in which manifest link finds the times",
             )
-        elif span is not None:
+        elif rate is not None and span is not None:
             starts[number], ends[number] = map(repr, frame_times_s(*span, rate))
     cells["start_s"] = starts
     cells["end_s"] = ends
+
+
+def _use_film_files(
+    cells: Cells, rows: Sequence[TableRow], only_frames: Sequence[int]
+) -> set[int]:
+    """Move names of files to FILM_FILE if they are the files of films, in which frames count.
+
+    They are if clips share them, and each film has one file. `manifest link` then finds the times
+    of the frames there. If clips share other files, these clips are violations.
+
+    Return those of the rows that still name a file.
+    """
+    blank = [""] * len(rows)
+    files_named = (cells.get("video", blank), cells.get(NAME_COLUMN, blank))
+    videos = [video or name for video, name in zip(*files_named, strict=True)]
+    with_file = {number for number in only_frames if videos[number]}
+    # A clip counts once, also if several annotators have rows of it.
+    clips = {(videos[number], cells["clip_id"][number]) for number in with_file}
+    n_clips_of_file = Counter(video for video, _ in clips)
+    shared = {video for video, n_clips in n_clips_of_file.items() if n_clips > 1}
+    films = {(videos[number], cells["movie_id"][number]) for number in with_file}
+    n_films = len({film for _, film in films})
+    if not shared or len(films) > min(n_films, len(n_clips_of_file)):
+        for number in with_file:
+            if videos[number] in shared:
+                problem = (
+                    f"frames give no times in the file {videos[number]}, because its film has"
+                    " several files, or the file several films; add start_s and end_s"
+                )
+                rows[number].add(FRAMES[0], problem)
+        return with_file
+    film_files = [*cells.get(FILM_FILE, blank)]
+    for number in with_file:
+        film_files[number] = videos[number]
+    cells[FILM_FILE] = film_files
+    for column in ("video", NAME_COLUMN):
+        if column in cells:
+            left = enumerate(cells[column])
+            cells[column] = ["" if n in with_file else name for n, name in left]
+    return set()
 
 
 def _use_words(cells: Cells, rows: Sequence[TableRow], mapping: TableMapping) -> None:

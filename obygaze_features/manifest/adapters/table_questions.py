@@ -53,7 +53,13 @@ from obygaze_features.manifest.film_names import (
 )
 from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import annotators_path, as_id
-from obygaze_features.manifest.model import FOLD_PREFIX, NO_FILMS, TARGETS
+from obygaze_features.manifest.model import (
+    FILM_FILE,
+    FOLD_PREFIX,
+    NAME_COLUMN,
+    NO_FILMS,
+    TARGETS,
+)
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_level
 
@@ -70,6 +76,7 @@ NAMES = {
     FRAMES[1]: f"{ENDS} last letztes derniere endframe endbild",
     FRAME: "frame frames bild image startframe endframe startbild endbild",
     RATE_COLUMN: "framerate fps rate bildrate",
+    "video": "video file filename datei dateiname videodatei fichier",
     ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who wer qui person",
     "concepts": "concept concepts konzept konzepte",
     "label": "label code coding coder rater rating verdict judgement judgment urteil bewertung"
@@ -223,6 +230,7 @@ def decide(
     _ask_film_names(questions)
     _ask_times(questions)
     _ask_rate(questions)
+    _ask_film_files(questions)
     _ask_coders(questions)
     _ask_ids(questions)
     _ask_repeated_ids(questions)
@@ -348,6 +356,17 @@ def _ask_rate(questions: Questions) -> None:
                 TableMapping(columns={RATE_COLUMN: column}),
             )
             return
+
+
+def _ask_film_files(questions: Questions) -> None:
+    """Ask whether a column has the files of films, if the table counts frames without a rate."""
+    stated = (RATE_COLUMN, "video", NAME_COLUMN, FILM_FILE, *SPAN_COLUMNS)
+    if questions.is_stated(*FRAMES) and not questions.is_stated(*stated):
+        for column in questions.named("video")[:1]:
+            questions.ask(
+                f"{column!r} looks like the files in which the frames count; {KEEP}",
+                TableMapping(columns={"video": column}),
+            )
 
 
 def _ask_coders(questions: Questions) -> None:

@@ -24,7 +24,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.listing import TITLE
-from obygaze_features.manifest.model import NAME_COLUMN, TARGETS
+from obygaze_features.manifest.model import FILM_FILE, NAME_COLUMN, TARGETS
 
 SUMMARY = "the table cannot be imported"
 # First words of a last row of totals.
@@ -86,7 +86,9 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     for name in mapping.columns_of_id:
         if name not in (COUNT, *TARGETS, *mapping.columns):
             required.append(name)
-    as_written = (*mapping.sources("video"), *mapping.sources(NAME_COLUMN))
+    as_written = []
+    for target in ("video", NAME_COLUMN, FILM_FILE):
+        as_written += mapping.sources(target)
     tables = {}
     violations = []
     for name, source in sources.items():

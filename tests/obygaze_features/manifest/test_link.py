@@ -1,5 +1,7 @@
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -234,6 +236,48 @@ def test_the_file_of_a_film_with_another_name_is_typed(tmp_path: Path) -> None:
     assert f"  Try: {line}" in refused.stderr.splitlines()
     call_obygaze(*line.split()[1:], cwd=tmp_path).ok()
     assert read_manifest("m", workspace=tmp_path).header.commands[-1] == line
+
+
+FRAMES_IN_FILES = """Film,No,File,First frame,Last frame,mood
+Night Train,a,nt_1954.mp4,0,24,calm
+Night Train,b,nt_1954.mp4,25,74,wild
+Juno,c,JUNO final.mp4,0,49,calm
+"""
+
+
+@pytest.mark.parametrize("rate", ["", ",FPS"])
+def test_frames_in_the_files_of_films_get_their_times_there(tmp_path, rate) -> None:
+    """One file has 25 frames a second, the other 10."""
+    lines = FRAMES_IN_FILES.splitlines()
+    rates = [rate, *([",25"] * 2 if rate else [""] * 2), ",10" if rate else ""]
+    text = "\n".join(line + cell for line, cell in zip(lines, rates, strict=True))
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    refused = call_obygaze("manifest", "import", "t.csv", cwd=tmp_path)
+    line = refused.stderr.splitlines()[-1].removeprefix("  Try: obygaze ")
+    typed = shlex.split(line)
+    if rate:
+        typed += ["--map", "video=File"]
+    else:
+        assert "video=File" in typed
+    said = call_obygaze(*typed, cwd=tmp_path).ok().stderr
+    assert "3 clips with frames in the files of films: manifest link finds" in said
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_video(folder / "nt_1954.mp4")
+    write_video(folder / "JUNO final.mp4", rate=10, tick=Fraction(1, 10))
+    call_obygaze("manifest", "link", "t", "videos", cwd=tmp_path).ok()
+    files = ["nt_1954.mp4", "nt_1954.mp4", "JUNO final.mp4"]
+    expected = [(0.0, 1.0), (1.0, 3.0), (0.0, 5.0)]
+    for _ in range(2):
+        linked = read_manifest("t", workspace=tmp_path)
+        assert [clip.video for clip in linked] == files
+        assert [(clip.start_s, clip.end_s) for clip in linked] == expected
+        assert linked.columns.count("film_file") == 1
+        # Linked again, the same frames have the same times.
+        call_obygaze("manifest", "link", "t", "videos", cwd=tmp_path).ok()
+    write_video(folder / "nt_1954.mp4", numbers=range(50))
+    refused = call_obygaze("manifest", "link", "t", "videos", cwd=tmp_path)
+    assert "expected frames 0 to 49, got frame 74" in refused.stderr
 
 
 def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
 
 
 IN_A_FILE = "start_frame,end_frame,framerate,video\n0,9,25,lake.mp4\n"
-IN_A_FILE += "a-2,lake,10,19,25,lake.mp4"
+IN_A_FILE += "a-2,lake,10,19,25,lake.mp4\na-3,lake,0,9,25,reel2.mp4"
 # A table that must not be read, how it is read, and what the refusal says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("film_start_s,film_end_s\nsoon,70", {}, "'soon' is not a time in seconds"),
