@@ -269,7 +269,8 @@ def question(run: Run) -> str:
 
 def held_out_text(run: Run) -> str:
     """Return what the models of a run know of the clips that they test."""
-    basis = weakest([cell.basis for cell in asked_results(run)] or [UNSEEN])
+    asked = asked_results(run)
+    basis = weakest([cell.basis for cell in asked] or [UNSEEN])
     if basis == LEAKED:
         return "test clips were also used in training or selection"
     if basis == FILM_UNKNOWN:
@@ -278,8 +279,9 @@ def held_out_text(run: Run) -> str:
         return f"models were trained on other clips of the same {run.units}"
     if not run.has_groups:
         return ""
-    if run.is_of_saved_model:
-        return f"the model never saw these {run.units}"
+    if run.is_of_saved_model and asked:
+        tested = f"{count(asked[0].clips, 'clip')} of {count(asked[0].films, run.unit)}"
+        return f"tested on {tested} that the model never saw"
     return f"each {run.unit} is tested by models that never saw it"
 
 

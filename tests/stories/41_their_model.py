@@ -167,6 +167,11 @@ def test_clips_that_it_was_trained_on_are_no_test(lab: Workspace) -> None:
     )
     ids = {row["clip_id"] for row in rows_of(lab, "tested")}
     assert all(clip.startswith("own-") for clip in ids)
+    films = {clip["movie_id"] for clip in rows_of(lab, "tested")}
+    tested = (
+        f"tested on {len(ids)} clips of {len(films)} films that the model never saw"
+    )
+    assert tested in answer.text
     # Only clips that would be tested are counted as clips without features: neither the training
     # clips, nor clips without a class in the task.
     own = lab.read_table("films.csv")
