@@ -169,10 +169,13 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
     same = same_clips(
         table_of_rows(stored.rows), plan_table(request.clips, request.facts)
     )
+    # While a store is filled, clips are decoded at the times of its plan.
+    refused = same.refused(SAME_PLAN if stored.is_filling else SAME_PICTURES)
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.pop(row.clip_id, None)
         is_planned = stored.computed is not None and stored.computed[number]
-        case, line = _case_of_row(number, row, clip, request, stored, same)
+        differs = int(refused[number])
+        case, line = _case_of_row(number, row, clip, differs, request, stored, same)
         found[case].append(line)
         if case is CHANGED:
             changed_films[row.movie_id] = None
@@ -251,6 +254,7 @@ def _case_of_row(
     number: int,
     row: Row,
     clip: PlannedClip | None,
+    differs: int,
     request: ExtractionRequest,
     stored: StoreState,
     same: Sameness,
@@ -261,6 +265,7 @@ def _case_of_row(
         number: The number of the row.
         row: The row.
         clip: The clip in the manifest with the id of the row; None if there is none.
+        differs: The differences of the clip that are refused, as bits.
         request: The clips and features that a run requests.
         stored: The state of the store that has the row.
         same: The comparison of all rows with the clips in the manifest.
@@ -270,9 +275,6 @@ def _case_of_row(
     if clip is None:
         case = ANOTHER_PLAN if is_planned else NOT_IN_MANIFEST
         return case, f"{name}: not in the manifest" if is_planned else name
-    # While a store is filled, clips are decoded at the times of its plan.
-    door = SAME_PLAN if stored.is_filling else SAME_PICTURES
-    differs = int(same.refused(door)[number])
     if not row.is_ok:
         # Nothing was read of its video.
         differs &= ~VIDEO

@@ -13,11 +13,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.clip_table import ClipTable
-from obygaze_features.manifest.model import (
-    Clip,
-    Manifest,
-    sort_key,
-)
+from obygaze_features.manifest.model import Manifest, sort_key
 from obygaze_features.manifest.spans import FrameSpan, Span, span_in_film, stated_frames
 from obygaze_features.store.rows import (
     FAILED,
@@ -58,12 +54,15 @@ class PlannedClip(NamedTuple):
 def plan_clips(manifest: Manifest) -> list[PlannedClip]:
     """Return the clips of a manifest in the order of the rows of a store, with their videos."""
     folder = manifest.header.video_root
+    # Many clips are parts of one video, and the path of a video takes longer than all else.
+    videos = {clip.video for clip in manifest}
+    path_of = {video: video_path(video, folder) for video in videos}
     clips = []
     for clip in sorted(manifest, key=sort_key):
         planned = PlannedClip(
             clip.clip_id,
             clip.movie_id,
-            video_path(clip, folder),
+            path_of[clip.video],
             clip.start_s,
             clip.end_s,
             frames=stated_frames(clip.extra),
@@ -91,12 +90,12 @@ def plan_table(clips: Sequence[PlannedClip], facts: Facts) -> ClipTable:
     )
 
 
-def video_path(clip: Clip, folder: str) -> str:
-    """Return the path of the video of a clip or a film.
+def video_path(video: str, folder: str) -> str:
+    """Return the path of a video of a manifest.
 
-    Return "" if the manifest names no video for it, or no folder of the videos.
+    Return "" if the manifest names no video, or no folder of the videos.
     """
-    return Path(folder, clip.video).as_posix() if clip.video and folder else ""
+    return Path(folder, video).as_posix() if video and folder else ""
 
 
 def read_video_facts(videos: Iterable[str]) -> Facts:

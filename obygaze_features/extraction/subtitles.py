@@ -235,7 +235,7 @@ def _spans_in_film(
 
     The length is 0 if it is unknown.
     """
-    videos = {video_path(clip, folder) for clip in clips}
+    videos = {video_path(clip.video, folder) for clip in clips}
     length_s = 0.0
 
     def length_of_film(_: str) -> float:

@@ -78,7 +78,8 @@ def span_in_file(clip: Clip) -> Span | None:
 
 def span_in_film(clip: Clip) -> Span | None:
     """Return start and end of a clip in its film, or None if its row does not state them."""
-    start_s, end_s = (_seconds(clip, column) for column in FILM_TIMES)
+    start_s = _seconds(clip, FILM_TIMES[0])
+    end_s = _seconds(clip, FILM_TIMES[1])
     if start_s is not None and end_s is not None:
         if end_s < start_s:
             first, last = FILM_TIMES

@@ -263,3 +263,24 @@ def test_a_store_that_is_being_filled_has_the_times_of_its_plan() -> None:
     done = work([clip], [row], filling=True)
     moved = "a: was 1 s to 2 s of the file, is now 2.52 s to 3.52 s of the file"
     assert done.found == {cases.ANOTHER_PLAN: [moved]}
+
+
+def test_a_growth_asks_once_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question for each row of a store took hours where the store has a million."""
+    asked = []
+
+    class Counted(cases.Sameness):
+        def refused(self, *door):
+            asked.append(door)
+            return super().refused(*door)
+
+    def same_clips(ours, theirs):
+        found = cases_same_clips(ours, theirs)
+        return Counted(**vars(found))
+
+    cases_same_clips = cases.same_clips
+    monkeypatch.setattr(cases, "same_clips", same_clips)
+    clips = [PlannedClip(f"c{n}", "film", "a.mp4", n, n + 1.0) for n in range(20)]
+    rows = [Row(f"c{n}", "film", n, n + 1.0) for n in range(20)]
+    found = work(clips, rows).found
+    assert len(found[cases.SAME]) == 20 and len(asked) == 1
