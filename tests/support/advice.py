@@ -49,8 +49,10 @@ def follow(words: list[str], answer: Result, folder, env) -> None:
     advice = advice_of(answer.stderr)
     if not advice:
         return
-    # No network is at hand here.
+    # No network is at hand here, and nobody corrects the table.
     offline, _, online = advice.partition("with a network: ")
+    if not online:
+        offline, _, online = advice.partition("that is listed, then: ")
     for command in COMMAND.findall(online):
         check_words(command)
     for commands in commands_in_order(offline):

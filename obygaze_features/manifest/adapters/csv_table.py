@@ -68,6 +68,7 @@ from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import RATE_COLUMN
 
 CORRECT = "correct the table in each place that is listed"
+LIKELY = "the command below has the likely answers; check each"
 
 
 def read(
@@ -209,17 +210,16 @@ def _refuse(
         stated: The mapping that was typed.
     """
     table = questions.table
-    line = shell_line([*command, *stated.joined(questions.answers).typed()])
-    hint = line
-    ways = "the command below has the likely answers; check each"
-    if table.n_problems > n_asked:
-        hint = CORRECT
-        ways = f"for the corrected table, the likely answers are: {line}"
+    hint = CORRECT
+    if n_asked:
+        hint = shell_line([*command, *stated.joined(questions.answers).typed()])
+    if n_asked and table.n_problems > n_asked:
+        hint = f"{CORRECT}, then: {hint}"
     try:
         raise_together(SUMMARY, *table.violations, hint=hint)
     except FixInput as error:
         if n_asked:
-            error.details += (ways,)
+            error.details += (LIKELY,)
         raise
 
 

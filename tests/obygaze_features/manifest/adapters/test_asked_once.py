@@ -1,4 +1,3 @@
-import re
 import shlex
 from collections.abc import Sequence
 from datetime import timedelta
@@ -308,7 +307,21 @@ def test_files_of_people_are_about_the_same_clips(tmp_path, second, problem) -> 
 
 
 WORDS = st.sampled_from(
-    ["ja", "nein", "?", "S", "Hard Neg", "a,b", "it's", "", "x=y", "1", "1.0", "0:07"]
+    [
+        "ja",
+        "nein",
+        "?",
+        "S",
+        "Hard Neg",
+        "a,b",
+        "it's",
+        "",
+        "x=y",
+        "1",
+        "1.0",
+        "0:07",
+        "JA",
+    ]
 )
 NAMES = ["Film", "Nr", "Von", "Bis", "Coder", "Urteil A", "level", "concepts", "id"]
 
@@ -327,16 +340,15 @@ def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) ->
         read(path)
         return
     except FixInput as error:
-        are_wrong = error.hint == "correct the table in each place that is listed"
-        line = error.hint or ""
-        if are_wrong:
-            found = re.search("answers are: (obygaze .*); --write", error.details[-1])
-            line = found[1] if found else ""
+        line = str(error.hint)
+        before, are_wrong, after = line.partition("that is listed, then: ")
+        line = after or before
     if not line.startswith("obygaze"):
         return
     typed = shlex.split(line)
     given_columns: dict[str, str] = {}
     given_words: dict[str, str] = {}
+    given_films: dict[str, str] = {}
     options: dict[str, Any] = {}
     for flag, value in zip(typed[6::2], typed[7::2], strict=True):
         if flag == "--map":
@@ -345,10 +357,13 @@ def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) ->
         elif flag == "--word":
             word, _, meaning = value.rpartition("=")
             given_words[word] = meaning
+        elif flag == "--film":
+            name, _, new = value.rpartition("=")
+            given_films[name] = new
         else:
             options[{"--id": "form"}.get(flag, flag.removeprefix("--"))] = value
     try:
-        read(path, given_columns, words=given_words, **options)
+        read(path, given_columns, words=given_words, film_names=given_films, **options)
     except FixInput as error:
         assert are_wrong, (line, error.details)
         assert "likely" not in str(error.details), (line, error.details)

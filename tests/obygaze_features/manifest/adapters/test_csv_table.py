@@ -57,10 +57,14 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:3: column 'shot': 'a1' is already on line 2",
         f"{table}:4: column 'shot': is empty, but required in each row",
         f"{table}:2: column 'group': 'x' is not a whole number",
-        "for the corrected table, the likely answers are: obygaze manifest import",
+        "the command below has the likely answers; check each",
     )
     for line, problem in zip(caught.value.details, problems, strict=True):
         assert line.startswith(problem)
+    way = (
+        "correct the table in each place that is listed, then: obygaze manifest import"
+    )
+    assert str(caught.value.hint).startswith(way)
 
 
 def test_slips_and_several_concepts_in_a_cell_are_said(tmp_path: Path) -> None:
