@@ -77,7 +77,10 @@ class Tier(NamedTuple):
 
 
 class ElanFile:
-    """An ELAN file; `video` is the file name of its first video, or "" if it names none."""
+    """An ELAN file.
+
+    `video` is the file name of its first video, and `author` its author, or "" if it names none.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,10 +95,8 @@ class ElanFile:
         # Some programs do not quote file names in URLs, and unquoting can change such a name.
         self.video_as_written = PureWindowsPath(url).name
         self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
-        # The annotator of tiers that name no annotator: the author, else the name of the file.
-        self.author = printable_line(self._document.adocument.get("AUTHOR", ""))
-        if self.author.casefold() in NOBODY:
-            self.author = printable_line(path.stem)
+        author = printable_line(self._document.adocument.get("AUTHOR", ""))
+        self.author = "" if author.casefold() in NOBODY else author
 
     def tiers(self) -> Iterator[Tier]:
         """Yield the tiers in the order of the file."""

@@ -32,7 +32,7 @@ from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import covered_s
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.file_names import printable_line
+from obygaze_features.core.file_names import compose_accents, printable_line
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
@@ -243,8 +243,8 @@ class _ElanReader(MarkReader):
     def read_elan(self, file: ElanFile) -> None:
         """Add the marks of a file.
 
-        Tiers that name no annotator get the author of the file as annotator. A warning lists these
-        tiers if they may be by several annotators.
+        Tiers that name no annotator get that of the file. A warning lists these tiers if they may
+        be by several annotators.
         """
         film = find_elan_film(file, self.films)
         if not film:
@@ -255,6 +255,7 @@ class _ElanReader(MarkReader):
                     f"{file.path.name} names {file.video}, and the linked file of {film} is"
                     f" {linked.name}: check that the times of both are the same"
                 )
+        of_file = elan_annotator(file)
         names_of: dict[str, set[str]] = {}
         unnamed: list[tuple[str, str]] = []
         coded: list[tuple[str, str]] = []
@@ -271,7 +272,7 @@ class _ElanReader(MarkReader):
                 continue
             if not person and (tier.annotations or column in self.coded):
                 unnamed.append((column, tier.name))
-            tier = tier._replace(annotator=person or file.author)
+            tier = tier._replace(annotator=person or of_file)
             self._add_tier(file, film, column, tier)
             if column in self.coded and not tier.is_drawn:
                 coded.append((column, tier.annotator))
@@ -283,7 +284,7 @@ class _ElanReader(MarkReader):
             column, name = unnamed[-1]
             shown = few([tier_name for _, tier_name in unnamed], 5)
             self.guessed.append(
-                f"{file.path.name}: {shown} without an annotator; assumed {file.author}. For"
+                f"{file.path.name}: {shown} without an annotator; assumed {of_file}. For"
                 f" another annotator, pass --tier {shell_word(f'{name}={column}@NAME')}"
             )
 
@@ -299,7 +300,9 @@ class _ElanReader(MarkReader):
         self.is_of_draw |= tier.is_drawn
         for start_s, end_s, text in tier.annotations:
             mark = Mark(film, start_s, end_s, column, text, tier.annotator)
-            is_blank = not text and not self.words.get("")
+            if column == WATCHED and not text:
+                mark = mark._replace(value=WATCHED)
+            is_blank = not mark.value and not self.words.get("")
             if is_blank and not tier.is_drawn and column not in NO_UNKNOWN:
                 self.n_unknown[column] += 1
                 mark = mark._replace(value=UNKNOWN)
@@ -356,3 +359,22 @@ def find_elan_film(file: ElanFile, films: LinkedFilms) -> str:
 def elan_film_name(file: ElanFile) -> str:
     """Return the name of the film of an ELAN file: the name of its video, or of the file itself."""
     return Path(file.video).stem or file.path.stem
+
+
+def elan_annotator(file: ElanFile) -> str:
+    """Return the annotator of the tiers of an ELAN file that name none.
+
+    It is the author of the file; else what the name of the file has beside the name of the film,
+    such as anna in `lake_anna.eaf`; else the name of the folder, such as anna in `anna/lake.eaf`.
+    """
+    if file.author:
+        return file.author
+    name = printable_line(compose_accents(file.path.stem))
+    film = printable_line(compose_accents(elan_film_name(file)))
+    before, after = name[: -len(film)], name[len(film) :]
+    if name[: len(film)].casefold() == film.casefold() and not after[:1].isalnum():
+        name = after
+    elif name[-len(film) :].casefold() == film.casefold() and not before[-1:].isalnum():
+        name = before
+    folder = printable_line(file.path.resolve().parent.name)
+    return name.strip(" _-.()") or folder or film

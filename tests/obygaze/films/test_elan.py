@@ -278,6 +278,66 @@ def test_a_numbered_tier_is_of_the_person_of_the_tier_without_the_number(
     assert (tier.column, tier.annotator) == ("mood", "Ada")
 
 
+@pytest.mark.parametrize(
+    ("path", "video", "annotator"),
+    [
+        ("anna/alba.eaf", "alba.mp4", "anna"),
+        ("anna/Alba.eaf", "", "anna"),
+        ("coded/alba_anna.eaf", "alba.mp4", "anna"),
+        ("coded/ANNA - alba.eaf", "Alba.mov", "ANNA"),
+        ("coded/e\u0301te\u0301_zoé.eaf", "été.mp4", "zoé"),
+        # What is not beside the name of the film may be part of a longer name.
+        ("coded/albatros.eaf", "alba.mp4", "albatros"),
+        ("coded/tag 2.eaf", "alba.mp4", "tag 2"),
+    ],
+)
+def test_a_file_that_names_nobody_is_of_its_own_name_or_of_its_folder(
+    path, video, annotator, tmp_path
+) -> None:
+    """By default, ELAN names no author, and a file has the name of its video."""
+    pympi = pytest.importorskip("pympi")
+    document = pympi.Eaf(author="unspecified")
+    document.remove_tier("default")
+    if video:
+        document.add_linked_file(f"file:///C:/{quote(video)}", mimetype="video/mp4")
+    document.add_tier("mood")
+    document.add_annotation("mood", 0, 1000, "sad")
+    file = tmp_path / path
+    file.parent.mkdir()
+    document.to_file(str(file))
+    made = import_files_of_marks(file.parent, "m", workspace=tmp_path)
+    assert [mark.annotator for mark in made.marks] == [annotator]
+
+
+def test_two_files_of_one_person_and_film_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        marks = [Mark("alba", 0.0, 2.0, "two words", "sad", "ada")]
+        (tmp_path / f"{name}.eaf").write_bytes(
+            write_elan(
+                marks, {"MEDIA_URL": "file:///alba.mp4", "MIME_TYPE": "video/mp4"}
+            )
+        )
+    files = [tmp_path / "a.eaf", tmp_path / "b.eaf"]
+    with pytest.raises(FixInput, match="two files have marks of 'ada'") as refused:
+        import_files_of_marks(files, "m", workspace=tmp_path)
+    assert "--tier 'two words=two words@NAME' -o NAME" in str(refused.value.hint)
+
+
+def test_an_annotation_of_watched_without_a_text_is_for_all_columns(tmp_path) -> None:
+    """Else a film that was coded to the half counts as coded to its end."""
+    pympi = pytest.importorskip("pympi")
+    document = pympi.Eaf(author="ada")
+    document.remove_tier("default")
+    for tier, end_ms, text in (("mood", 1000, "sad"), ("watched", 8000, "")):
+        document.add_tier(tier)
+        document.add_annotation(tier, 0, end_ms, text)
+    document.to_file(str(tmp_path / "alba.eaf"))
+    made = imported(tmp_path / "alba.eaf")
+    watched = [mark[1:5] for mark in made.marks if mark.column == "watched"]
+    assert watched == [(0.0, 8.0, "watched", "watched")]
+    assert not made.left_out
+
+
 def test_who_annotated(foreign: Path) -> None:
     """The participant of a tier is who is seen or heard."""
     nobody = {"Gewalt@Anna": "Gewalt", "Ben": ""}

@@ -279,11 +279,6 @@ def test_two_people_return_copies_of_one_sampled_file(tmp_path, people) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.eaf").write_text(text, "utf-8")
     folders = [tmp_path / name for name in copies]
-    if not people:
-        with pytest.raises(FixInput, match="two files have marks of 'a'") as refused:
-            import_files_of_marks(folders, "both", workspace=tmp_path)
-        assert "--tier level=level@NAME" in str(refused.value.hint)
-        return
     made = import_files_of_marks(folders, "both", workspace=tmp_path)
     levels = [mark[1:6] for mark in made.marks if mark.column == "level"]
     assert levels == [
