@@ -6,6 +6,7 @@ ending does not determine it. A new format is added only here.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,11 +38,11 @@ from obygaze_features.manifest.importing import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.layout import STORE_JSON
 
 # The name of a pandas table in errors.
 TABLE_IN_MEMORY = "table"
 COMMAND = f"obygaze manifest import {TABLE_IN_MEMORY}.csv"
-AS_ARGUMENTS = "pass these options as arguments (--word A=B is words={'A': 'B'}): "
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
     **{"words": "--word", "film_names": "--film"},
@@ -181,11 +182,14 @@ def _import_frame(
                 workspace=workspace,
             )
         except ObygazeError as error:
-            raise _without_folder(error, str(Path(folder, "_"))[:-1]) from None
+            raise _in_python(error, str(Path(folder, "_"))[:-1], name) from None
 
 
-def _without_folder(error: ObygazeError, folder: str) -> ObygazeError:
-    """Return an error of the same class whose texts do not name a temporary folder."""
+def _in_python(error: ObygazeError, folder: str, name: str) -> ObygazeError:
+    """Return an error of the same class whose command is a line of Python.
+
+    Its texts do not name the temporary folder.
+    """
 
     def plain(text: str | None) -> str:
         return (text or "").replace(folder, "")
@@ -197,10 +201,31 @@ def _without_folder(error: ObygazeError, folder: str) -> ObygazeError:
         known,
         plain(error.message),
         where=plain(error.where),
-        hint=plain(error.hint).replace(COMMAND, AS_ARGUMENTS + COMMAND, 1),
+        hint=_as_call(plain(error.hint), name),
         details=[plain(line) for line in error.details],
     )
     return known
+
+
+def _as_call(hint: str, name: str) -> str:
+    """Return the line of Python for a command that imports the table; any other hint as it is."""
+    if not hint.startswith(COMMAND):
+        return hint
+    option_of = {flag: option for option, flag in FLAGS.items()}
+    given: dict[str, Any] = {}
+    words = iter(shlex.split(hint.removeprefix(COMMAND)))
+    for flag in words:
+        option = option_of.get(flag, flag.lstrip("-"))
+        if option == "force":
+            given[option] = True
+        elif option in ("columns", "words", "orders", "film_names"):
+            key, _, value = next(words).partition("=")
+            given.setdefault(option, {})[key] = value
+        else:
+            given[option] = next(words)
+    given.pop("o", None)
+    stated = "".join(f", {option}={value!r}" for option, value in given.items())
+    return f"og.manifest.import_(table, {name!r}{stated})"
 
 
 def _write_frame(frame: Frame, path: Path) -> None:
@@ -240,6 +265,16 @@ def _choose_format(paths: Sequence[Path], name: str | None) -> ManifestFormat:
 def _format_by_ending(path: Path) -> ManifestFormat:
     """Return the format of a file by its ending, or of a folder by its files."""
     if path.is_dir():
+        # Only folders need it.
+        from obygaze_features.store.importing.zarr import is_zarr, lines_of_labels
+
+        if is_zarr(path) and not (path / STORE_JSON).exists():
+            raise FixUsage(
+                "a group of Zarr is not a table of clips",
+                where=str(path),
+                hint="run these lines in Python; og.manifest.import_ takes tables of pandas",
+                details=lines_of_labels(path),
+            )
         if find_files(path, (ELAN,)) and not find_videos(path):
             raise FixUsage(
                 "the folder has ELAN files and no films",

@@ -1,6 +1,7 @@
 """Story 47: I use zarr: my tools open a store, and a group of mine becomes one."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -101,6 +102,65 @@ def test_a_group_of_mine_becomes_a_store_and_comes_back(ws: Workspace) -> None:
     ws("store import zeros.zarr --fill-missing -o zeros")
     zeros = og.open_store("zeros", workspace=ws.folder)
     np.testing.assert_array_equal(zeros.matrix("clip").values, values)
+
+
+def type_python(ws: Workspace, *lines: str) -> subprocess.CompletedProcess[str]:
+    """Type lines into Python, in the folder of the workspace."""
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        cwd=ws.folder,
+        check=False,
+    )
+
+
+def test_labels_of_a_data_set_become_a_manifest(ws: Workspace) -> None:
+    """A data set of xarray ends in `run honest`, by the lines that are printed."""
+    ids = [f"{film}-{n}" for film in ("alba", "brug", "cove") for n in range(8)]
+    draws = np.random.default_rng(0)
+    levels = draws.permutation(["EN", "HN", "S"] * 8)
+    values = draws.normal(size=(24, 5)).astype("f4")
+    starts = np.array([4.5 * (number % 8) for number in range(24)])
+    data = xarray.Dataset(
+        {"features": (("clip", "feature"), values), "level": ("clip", levels)},
+        {
+            "clip": ids,
+            "film": ("clip", [clip[:4] for clip in ids]),
+            # xarray stores times as whole numbers, and says their unit beside them.
+            "start": ("clip", (starts * 1e9).astype("m8[ns]")),
+            "end": ("clip", ((starts + 4) * 1e9).astype("m8[ns]")),
+        },
+    )
+    data.to_zarr(ws.path("mine.zarr"))
+    said = ws("store import mine.zarr --id-key clip --backbone own -o first").text
+    advice = "obygaze manifest import mine.zarr"
+    assert (
+        f"labels are of a manifest, and not of a store; how to make one: {advice}"
+        in said
+    )
+    refused = ws(advice.removeprefix("obygaze "), code=2)
+    is_line = re.compile("import |table = |made = |print")
+    lines = [line for line in refused.err.splitlines() if is_line.match(line)]
+    assert len(lines) == 5
+    # The names of its columns are not those of this program: the refusal has the line that says so.
+    done = type_python(ws, *lines)
+    (line,) = re.findall(r"Try: (og\.manifest\.import_\(table, .*\))", done.stderr)
+    done = type_python(ws, *lines[:3], f"made = {line}", lines[-1])
+    assert done.returncode == 0, done.stderr
+    found = og.read_manifest("mine", workspace=ws.folder)
+    assert [(one.clip_id, one.movie_id, one.level) for one in found] == [
+        (clip, clip[:4], level) for clip, level in zip(ids, levels, strict=True)
+    ]
+    assert [one.start_s for one in found] == starts.tolist()
+    (line,) = re.findall("obygaze (store import FILE .* -o STORE)", done.stdout)
+    typed = line.replace("FILE", "mine.zarr").replace("STORE", "second")
+    said = ws(f"{typed} --id-key clip --backbone own").text
+    (line,) = re.findall("next: obygaze (run honest .*)", said)
+    assert "EN_S: easy negatives against sure" in ws(f"{line} {QUICK}").text
+    store = og.open_store("second", workspace=ws.folder)
+    np.testing.assert_array_equal(store.matrix("clip").values, values)
+    assert store.table.films == ["alba", "brug", "cove"]
 
 
 def test_what_zarr_wiped_is_pulled_again(ws: Workspace) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,17 @@ import numpy as np
 
 from obygaze_features.core.console import count, few, human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.decoding import ENTRY_BYTES
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.files import (
     EXPORT_KEY,
+    FILM_KEY,
+    ID_KEY,
     MOST_COMPRESSED,
+    SPAN_KEYS,
     TIME_KEYS,
     FeatureFiles,
     Keys,
@@ -114,6 +119,23 @@ def open_zarr(
     read = features_of_rows(
         path, columns, arrays, id_key, is_export=is_export, clip_ids=clip_ids
     )
+    of_clips = {
+        name for name, one in columns.items() if one.shape == (len(read.names),)
+    }
+    known = {
+        id_key,
+        ID_KEY,
+        FILM_KEY,
+        *SPAN_KEYS,
+        *read.arrays,
+        *(read.keys or {}).values(),
+    }
+    if clip_ids is None and of_clips - known:
+        read.notes = [
+            *read.notes,
+            "labels are of a manifest, and not of a store; how to make one:"
+            f" obygaze manifest import {shell_word(path)}",
+        ]
     keys = (read.keys or {}).values()
     unchecked = [key for key in keys if not columns[key].has_checksums]
     if unchecked:
@@ -122,6 +144,47 @@ def open_zarr(
             f"chunks without a checksum, so a changed byte was not found: {few(unchecked)}",
         ]
     return read
+
+
+def lines_of_labels(path: Path) -> list[str]:
+    """Return the lines of Python that make a manifest of what a group states of its clips.
+
+    These are the arrays with one value per clip. xarray decodes their times, if they have names of
+    dimensions; without such names, they are numbers and texts as they stand.
+    """
+    import zarr
+
+    with damaged("not a group of Zarr", path), without_warnings():
+        group = zarr.open_group(path, mode="r", use_consolidated=False)
+        arrays = dict(sorted(group.arrays()))
+    dims = {name: _dims_of(array) for name, array in arrays.items()}
+    rows = Counter(one[0] for one in dims.values() if one)
+    ((row, _),) = rows.most_common(1) or [("", 0)]
+    is_named = isinstance(row, str)
+    keys = [name for name, one in dims.items() if one == (row,)]
+    if not keys:
+        raise FixInput("no array has one value per clip", where=str(path))
+    if is_named:
+        table = f"xarray.open_zarr({str(path)!r})[{keys}].to_dataframe()"
+        if row not in arrays:
+            table += ".reset_index(drop=True)"
+    else:
+        group_of_path = f"zarr.open_group({str(path)!r}, mode='r')"
+        table = f"pandas.DataFrame({{key: {group_of_path}[key][:] for key in {keys}}})"
+    return [
+        "import obygaze as og",
+        "import xarray" if is_named else "import pandas, zarr",
+        f"table = {table}",
+        f"made = og.manifest.import_(table, {ascii_id(path.stem)!r})",
+        "print(made, *made.notes, sep='\\n')",
+    ]
+
+
+def _dims_of(array: Any) -> tuple[Any, ...]:
+    """Return the names of the dimensions of an array; without names, their sizes."""
+    names = getattr(array.metadata, "dimension_names", None)
+    names = names or array.attrs.get("_ARRAY_DIMENSIONS")
+    return tuple(names or array.shape)
 
 
 @contextmanager

@@ -62,7 +62,10 @@ def test_a_table_in_memory_is_refused_with_its_line(here: Path) -> None:
         og.manifest.import_(clips(level=["EN", "Q", "S"]), "films", columns=COLUMNS)
     (line, *_) = refusal.value.details
     assert line.startswith("table.csv:3: column 'level': unknown level 'Q'")
-    assert "words={'A': 'B'}" in str(refusal.value.hint)
+    typed = (
+        f"og.manifest.import_(table, 'films', columns={COLUMNS}, words={{'Q': '?'}})"
+    )
+    assert refusal.value.hint == typed
     shown = "".join([str(refusal.value), *refusal.value.__notes__])
     assert "tmp" not in shown and not (here / "manifests" / "films.toml").exists()
     with pytest.raises(FixInput, match="got lists in the column 'why'"):

@@ -16,6 +16,7 @@ from support.stores import imported, made_store, some_ids
 from support.written_stores import some_rows
 from zarr.codecs import BytesCodec, Crc32cCodec, ZstdCodec
 
+import obygaze as og
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, ObygazeError
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.exporting import export_features
@@ -327,6 +328,46 @@ def test_a_store_is_not_imported(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="got a store") as error:
         import_features(tmp_path / "s", tmp_path / "t")
     assert "obygaze store pull" in str(error.value.hint)
+
+
+def test_labels_are_read_by_the_lines_that_are_printed(tmp_path, monkeypatch) -> None:
+    """Arrays without names of dimensions, and those of an export, whose rows have a number."""
+    monkeypatch.chdir(tmp_path)
+    group = group_at(tmp_path / "plain.zarr")
+    group.create_array("clip", data=CLIP)
+    group.create_array("movie_id", data=np.array(["m"] * 50, np.dtypes.StringDType()))
+    group.create_array("mood", data=np.arange(50) % 3)
+    group.create_array("weights", data=np.ones(16))
+    rows = [Row(f"e-{number}", "m") for number in range(50)]
+    made_store(tmp_path / "s", rows, {"clip": CLIP})
+    export_features(tmp_path / "s", tmp_path / "export.zarr")
+    labels = "labels are of a manifest"
+    said = call_obygaze(
+        "store", "import", "plain.zarr", "-o", "t", "--array", "clip=clip"
+    )
+    assert labels in said.stderr and said.code == 0
+    said = call_obygaze("store", "import", "export.zarr", "-o", "u")
+    assert labels not in said.stderr and said.code == 0
+    for name in ("plain", "export"):
+        lines = zarr_lines(f"{name}.zarr")
+        exec("\n".join(lines))
+        found = og.read_manifest(name)
+        assert {clip.movie_id for clip in found} == {"m"}
+        expected = IDS if name == "plain" else [row.clip_id for row in rows]
+        assert list(found.clip_ids) == expected
+    found = og.read_manifest("plain")
+    assert [clip.extra for clip in found] == [{"mood": f"{n % 3}"} for n in range(50)]
+    assert not any(clip.extra for clip in og.read_manifest("export"))
+    group_at(tmp_path / "none.zarr", ids=False).create_array("clip", data=CLIP)
+    with pytest.raises(FixInput, match="no array has one value per clip"):
+        zarr_lines("none.zarr")
+
+
+def zarr_lines(source: str) -> list[str]:
+    """Return the lines of the refusal of a group as a manifest."""
+    with pytest.raises(FixUsage, match="not a table of clips") as error:
+        og.manifest.import_(source)
+    return list(error.value.details)
 
 
 # ---- export ------------------------------------------------------------------------------------
