@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import single_line
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.shell import shell_line
 from obygaze_features.manifest.io import as_id
 
@@ -19,16 +20,31 @@ from obygaze_features.manifest.io import as_id
 _YEAR = re.compile(r"_((?:18|19|20)[0-9]{2})_$")
 # Signs that separate words; between two digits they count, because 1.1 is not 11.
 _BETWEEN_WORDS = re.compile(r"(?<![0-9])[_.]+|[_.]+(?![0-9])")
+# Files that tables name in place of films.
+OF_FILES = (*VIDEO_SUFFIXES, ".eaf")
 LEAST_LIKE = 0.6
 
 
 def loose_name(name: str) -> str:
     """Return the name of a film without case, blanks, `_`, `.` and a year in brackets.
 
-    >>> loose_name("Night.Train (1954)"), loose_name("night_train"), loose_name("Part 1.1")
+    >>> loose_name("Night.Train (1954)"), loose_name("night_train.mkv"), loose_name("Part 1.1")
     ('nighttrain', 'nighttrain', 'part1.1')
     """
-    return _BETWEEN_WORDS.sub("", _YEAR.sub("", as_id(name)).casefold())
+    plain = _YEAR.sub("", as_id(without_extension(name)))
+    return _BETWEEN_WORDS.sub("", plain.casefold())
+
+
+def without_extension(name: str) -> str:
+    """Return the name of a film without the folder and the extension of a file of the film.
+
+    >>> without_extension("films/Night Train.mp4"), without_extension("Part 1.1")
+    ('Night Train', 'Part 1.1')
+    """
+    file = name.replace("\\", "/").rpartition("/")[2]
+    stem, dot, ending = file.rpartition(".")
+    is_file = bool(stem) and f"{dot}{ending}".lower() in OF_FILES
+    return stem if is_file else name
 
 
 def year_in_brackets(name: str) -> str:

@@ -494,7 +494,8 @@ class _Files:
         The files that the user states come before these, and then the file that the table names.
         """
         keys = [(kind, clip.movie_id) for kind in ("stem", "id", "film")]
-        film_file = compose_accents(clip.extra.get(FILM_FILE, ""))
+        # The path may be one of Windows.
+        film_file = compose_accents(clip.extra.get(FILM_FILE, "")).replace("\\", "/")
         if clip.movie_id in self.stated.values():
             keys = keys[-1:]
         elif film_file:

@@ -92,6 +92,10 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
         cells[target] = table.column(source)
     for column in SPAN_COLUMNS:
         cells.setdefault(column, blank)
+    files = mapping.columns.get("video", "")
+    if files and files == mapping.columns.get("movie_id"):
+        # Films may have new names, their files have not.
+        cells["video"] = [row.cells.get(files, "") for row in table.rows]
     for column in answer_columns(cells):
         words = table.words
         if not annotator_columns([column]):

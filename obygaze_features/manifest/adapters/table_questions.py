@@ -50,6 +50,7 @@ from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.film_names import (
     films_in_several_spellings,
     find_name,
+    without_extension,
 )
 from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import annotators_path, as_id
@@ -293,6 +294,9 @@ def _ask_film_names(questions: Questions) -> None:
     cells = table.cells.get(column, ())
     n_rows = Counter(filter(None, cells))
     new_name = {}
+    films = {name: without_extension(name) for name in n_rows}
+    if len(set(films.values())) == len(films):
+        new_name = {name: film for name, film in films.items() if film != name}
     for typed, new in questions.mapping.film_names.items():
         new_name[find_name(typed, n_rows, "film of the table")] = new
     # A film that keeps its name is no spelling of another.
@@ -362,7 +366,10 @@ def _ask_film_files(questions: Questions) -> None:
     """Ask whether a column has the files of films, if the table counts frames without a rate."""
     stated = (RATE_COLUMN, "video", NAME_COLUMN, FILM_FILE, *SPAN_COLUMNS)
     if questions.is_stated(*FRAMES) and not questions.is_stated(*stated):
-        for column in questions.named("video")[:1]:
+        films = questions.source("movie_id")
+        named = [row.cells.get(films, "") for row in questions.table.rows]
+        are_files = all(without_extension(name) != name for name in named)
+        for column in [films] if are_files else questions.named("video")[:1]:
             questions.ask(
                 f"{column!r} looks like the files in which the frames count; {KEEP}",
                 TableMapping(columns={"video": column}),

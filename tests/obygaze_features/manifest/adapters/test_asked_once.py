@@ -454,3 +454,27 @@ def test_a_film_gets_the_name_of_its_file(tmp_path: Path) -> None:
     assert imported.manifest.films == ("Juno", "night_train_1954")
     with pytest.raises(FixUsage, match=r"no film of the table 'Nite Train' \(did you"):
         read(path, columns, form="{No}", film_names={"Nite Train": "x"})
+
+
+def test_films_that_are_named_by_their_files_have_no_extension(tmp_path: Path) -> None:
+    """It is asked whether two files of one name are one film."""
+    lines = ["Video file,Shot,First frame,Last frame,camera"]
+    lines += [
+        "C:\\films\\Rear Window.mkv,1,0,9,pan",
+        "C:\\films\\Rear Window.mkv,2,10,19,pan",
+    ]
+    lines += ["psycho.mp4,1,0,24,zoom", "psycho.mp4,2,25,49,pan"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert rows_of(tmp_path, "film_file", "end_frame") == [
+        ("Rear_Window-1", None, None, "", "", "C:\\films\\Rear Window.mkv", "9"),
+        ("Rear_Window-2", None, None, "", "", "C:\\films\\Rear Window.mkv", "19"),
+        ("psycho-1", None, None, "", "", "psycho.mp4", "24"),
+        ("psycho-2", None, None, "", "", "psycho.mp4", "49"),
+    ]
+    text = "movie_id,clip_id,mood\na.mp4,a,calm\na.mkv,b,wild\nb.eaf,c,calm\n"
+    (tmp_path / "u.csv").write_text(text, "utf-8")
+    with pytest.raises(FixInput, match=r"a\.mkv=a\.mp4"):
+        read(tmp_path / "u.csv")
+    (tmp_path / "u.csv").write_text(text.replace("a.mkv", "A.Kes.mkv"), "utf-8")
+    assert read(tmp_path / "u.csv").manifest.films == ("A.Kes", "a", "b")
