@@ -174,18 +174,21 @@ def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
     def header(sheet: Sheet) -> set[str]:
         return {*map(single_line, sheet.rows[header_place(sheet.rows, columns)])}
 
+    def names(sheet: Sheet) -> set[str]:
+        return {name.casefold() for name in header(sheet)}
+
     def likelihood(sheet: Sheet) -> tuple[bool, int]:
         n_cells = sum(sum(map(bool, cells)) for cells in sheet.rows)
         return header(sheet).issuperset(columns), n_cells
 
     meant = max(sheets, key=likelihood)
-    expected = header(meant)
+    required = {column.casefold() for column in header(meant).intersection(columns)}
     alike = []
     for sheet in sheets:
-        named = header(sheet)
+        in_both = names(sheet) & names(meant)
         # One person may have added a column of remarks.
-        shares_most = 2 * len(named & expected) > len(named | expected)
-        if shares_most and named.issuperset(expected.intersection(columns)):
+        shares_most = 2 * len(in_both) > len(names(sheet) | names(meant))
+        if shares_most and required <= in_both:
             alike.append(sheet.name)
     others = [sheet.name for sheet in sheets if sheet is not meant]
     return replace(meant, others=others, alike=alike if len(alike) > 1 else ())

@@ -31,6 +31,8 @@ NEEDED = ("clip_id", "movie_id")
 ANNOTATOR = "annotator"
 COUNT = "count"
 CONSTANT = "="
+# The column of the name of the sheet, if several sheets are read and none is of an annotator.
+SHEET = "sheet"
 # The prefix of a column of one annotator in --map: coder:ada=COLUMN.
 CODER = "coder:"
 BAR = "|"

@@ -34,6 +34,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     BAR,
     COUNT,
     NEEDED,
+    SHEET,
     TableMapping,
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells
@@ -224,7 +225,8 @@ def decide(
     if sheets:
         questions.ask(
             f"the sheets {' and '.join(map(repr, sheets))} have the same columns; if each is of one"
-            " annotator, read them together; if not, pass --sheet NAME for one of them",
+            f" annotator, or with --map movie_id={SHEET} of one film, read them together; if not,"
+            " pass --sheet NAME for one of them",
             TableMapping(sheets=sheets),
         )
     _ask_films(questions)
@@ -258,10 +260,13 @@ def _ask_films(questions: Questions) -> None:
     likely = sorted(
         questions.named("movie_id"), key=lambda name: questions.are_unique([name])
     )
-    for name in (*questions.free, "video"):
-        if _are_of_films(questions.table.filled(name)):
-            likely.append(name)
+    free = (*questions.free, "video")
+    likely += [name for name in free if _are_of_films(questions, name)]
+    likely += [name for name in free if _are_files(questions, name)]
     answer = TableMapping(films=NO_FILMS)
+    if questions.table.sheet_of and not likely:
+        questions.table = questions.table.with_films_of_sheets()
+        answer = TableMapping(columns={"movie_id": SHEET})
     if likely:
         video = {"video": "video"} if likely[0] == "video" else {}
         answer = TableMapping(columns={"movie_id": likely[0], **video})
@@ -275,8 +280,23 @@ def _ask_films(questions: Questions) -> None:
     )
 
 
-def _are_of_films(cells: Sequence[str]) -> bool:
-    """Return whether words may be films: each word is in several rows that follow each other."""
+def _are_files(questions: Questions, column: str) -> bool:
+    """Return whether all cells of a column of the table are names of videos."""
+    cells = [row.cells.get(column, "") for row in questions.table.rows]
+    return all(without_extension(name) != name for name in cells)
+
+
+def _are_of_films(questions: Questions, column: str) -> bool:
+    """Return whether words may be films: each word is in several rows that follow each other.
+
+    The tables of other annotators than the first have the same films.
+    """
+    first = questions.table.rows[0].violations.path
+    cells = []
+    for row in questions.table.rows:
+        cell = row.cells.get(column, "")
+        if row.violations.path == first and questions.table.words.is_answer(cell):
+            cells.append(cell)
     n_changes = sum(one != other for one, other in pairwise(cells))
     n_words = len(set(cells))
     return _are_words(cells) and 1 < n_words <= len(cells) / 2 and n_changes < n_words
@@ -367,9 +387,8 @@ def _ask_film_files(questions: Questions) -> None:
     stated = (RATE_COLUMN, "video", NAME_COLUMN, FILM_FILE, *SPAN_COLUMNS)
     if questions.is_stated(*FRAMES) and not questions.is_stated(*stated):
         films = questions.source("movie_id")
-        named = [row.cells.get(films, "") for row in questions.table.rows]
-        are_files = all(without_extension(name) != name for name in named)
-        for column in [films] if are_files else questions.named("video")[:1]:
+        files = [films] if _are_files(questions, films) else []
+        for column in (files + questions.named("video"))[:1]:
             questions.ask(
                 f"{column!r} looks like the files in which the frames count; {KEEP}",
                 TableMapping(columns={"video": column}),

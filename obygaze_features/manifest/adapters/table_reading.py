@@ -6,7 +6,7 @@ the sheet is the name of the annotator, unless a column has the names.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     BAR,
     CONSTANT,
     COUNT,
+    SHEET,
     TableMapping,
 )
 from obygaze_features.manifest.annotators import annotator_columns
@@ -42,6 +43,7 @@ class TableCells:
         violations: The violations of each table.
         warnings: Sentences about excluded rows, and remarks about the tables.
         words: What the user states about words that may be no answers.
+        sheet_of: The sheet of each table, by its name in `tables`, if several sheets are read.
     """
 
     tables: Mapping[str, CsvTable]
@@ -50,6 +52,7 @@ class TableCells:
     violations: Sequence[Violations]
     warnings: Sequence[str]
     words: UnknownWords
+    sheet_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sheets(self) -> Sequence[str]:
@@ -73,6 +76,12 @@ class TableCells:
         constant = source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else ""
         return self.cells.get(source, [constant] * len(self.rows))
 
+    def with_films_of_sheets(self) -> "TableCells":
+        """Return the cells with a column of the sheets, which are not of annotators."""
+        cells = {name: cell for name, cell in self.cells.items() if name != ANNOTATOR}
+        cells[SHEET] = [self.sheet_of[row.violations.path] for row in self.rows]
+        return replace(self, cells=cells)
+
     def filled(self, column: str) -> list[str]:
         """Return the cells of a column that have an answer."""
         return [*filter(self.words.is_answer, self.column(column))]
@@ -83,6 +92,12 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     sources = _sources(paths, mapping.sheets)
     mapped = (*mapping.columns.values(), *mapping.coders.values())
     required = [column for column in mapped if not column.startswith(CONSTANT)]
+    sheet_of = {}
+    if len(mapping.sheets) > 1:
+        sheet_of = {name: source.sheet for name, source in sources.items()}
+    are_of_films = bool(sheet_of) and mapping.columns.get("movie_id") == SHEET
+    if are_of_films:
+        required.remove(SHEET)
     for name in mapping.columns_of_id:
         if name not in (COUNT, *TARGETS, *mapping.columns):
             required.append(name)
@@ -153,7 +168,10 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
                 of_labels += [cell, *mapping.parts(cell)]
     words = mapping.unknown_words.without(of_labels)
     warnings += _answers_in_other_columns(cells, mapping, words)
-    return TableCells(tables, rows, cells, violations, warnings, words)
+    read = TableCells(tables, rows, cells, violations, warnings, words, sheet_of)
+    if are_of_films and SHEET not in columns:
+        return read.with_films_of_sheets()
+    return read
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ _IN_MILLISECONDS = (
 )
 _IN_OTHERS = "s sec secs second seconds sekunden secondes ss mm hh"
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
+_MAYBE_THOUSANDS = re.compile(r"[0-9]{1,3}[.,][0-9]{3}")
 # With hours, minutes are below 60.
 _CLOCK = re.compile(
     r"(?:(?P<hours>[0-9]{1,9}):(?=[0-5]?[0-9]:))?(?P<minutes>[0-9]{1,9})"
@@ -80,6 +81,9 @@ def in_seconds(text: str, *, has_decimal_comma: bool, form: str = "") -> str:
     if "," in stripped and not has_decimal_comma:
         return text
     if _SECONDS.fullmatch(stripped) and form == MILLISECONDS:
+        # The sign may separate thousands.
+        if _MAYBE_THOUSANDS.fullmatch(stripped):
+            return f"{stripped} ms"
         return repr(float(Fraction(stripped.replace(",", ".")) / 1000))
     if _SECONDS.fullmatch(stripped):
         return stripped.replace(",", ".")

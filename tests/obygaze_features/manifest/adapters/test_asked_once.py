@@ -478,3 +478,50 @@ def test_films_that_are_named_by_their_files_have_no_extension(tmp_path: Path) -
         read(tmp_path / "u.csv")
     (tmp_path / "u.csv").write_text(text.replace("a.mkv", "A.Kes.mkv"), "utf-8")
     assert read(tmp_path / "u.csv").manifest.films == ("A.Kes", "a", "b")
+
+
+def test_a_sheet_for_each_film_is_no_sheet_for_each_person(tmp_path: Path) -> None:
+    sheets = {}
+    for film in ("Alba", "La Haine"):
+        sheets[film] = [
+            ["shot", "start", "end", "gaze"],
+            [1, 0, 5, film],
+            [2, 5, 9, "-"],
+        ]
+    write_workbook(tmp_path / "t.xlsx", sheets)
+    said = typed_again(tmp_path, ["t.xlsx", "-o", "t"])
+    assert "likely answer: --map movie_id=sheet" in said
+    assert rows_of(tmp_path, "movie_title", "gaze") == [
+        ("Alba-1", 0.0, 5.0, "", "", "Alba", "Alba"),
+        ("Alba-2", 5.0, 9.0, "", "", "Alba", ""),
+        ("La_Haine-1", 0.0, 5.0, "", "", "La Haine", "La Haine"),
+        ("La_Haine-2", 5.0, 9.0, "", "", "La Haine", ""),
+    ]
+    manifest = read_manifest("t", workspace=tmp_path)
+    assert (manifest.annotators, "annotator" in manifest.columns) == ((), False)
+
+
+def test_films_of_two_people_may_be_in_a_column_of_files(tmp_path: Path) -> None:
+    rows: list[list[Any]] = [["Video", "Anfang_ms", "Ende_ms", "Blick"]]
+    for n in range(4):
+        rows.append([f"IMG_00{1 + n // 2}.MOV", n * 1500, n * 1500 + 1500, "ja"])
+    write_workbook(tmp_path / "t.xlsx", {"K1": rows, "K2": rows})
+    typed_again(tmp_path, ["t.xlsx", "-o", "t"])
+    manifest = read_manifest("t", workspace=tmp_path)
+    assert manifest.films == ("IMG_001", "IMG_002")
+    assert manifest.annotators == ("K1", "K2")
+    assert [(clip.start_s, clip.end_s) for clip in manifest][1] == (1.5, 3.0)
+
+
+def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "clip_id;movie_id;Von;Bis\na;A;1.500;2.500\nb;A;1500,5;2500\n", "utf-8"
+    )
+    columns = {"start_s": "Von", "end_s": "Bis", "times": "ms"}
+    with pytest.raises(FixInput) as caught:
+        read(path, columns)
+    assert "t.csv:2: column 'Von': '1.500 ms' is not a time in seconds" in str(
+        caught.value.details
+    )
+    assert "t.csv:3" not in str(caught.value.details)
