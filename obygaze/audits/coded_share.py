@@ -128,7 +128,9 @@ def read_coded(manifest: Manifest, of: str) -> Coded:
         judged,
         film_spans,
         are_moments=False,
-        united=f"the labels of the clips, by the rule {manifest.header.rule}",
+        united=f"the labels of the clips, by the rule {manifest.header.rule}"
+        if manifest.annotations
+        else "a moment counts if it does in the clip of one of the coders",
         n_unlabelled=len(decided) - len(labels),
         n_disputed=n_disputed,
     )

@@ -225,7 +225,7 @@ class _Person:
             words = (WATCHED, column)
             watched = [m for m in marks if m.column == WATCHED and m.value in words]
             if watched:
-                self.seen[column] = Track([*watched, *own])
+                self.seen[column] = Track(without_overlaps([*watched, *own]))
         # The level marks to which each concept mark belongs.
         self.levels_of: dict[Mark, set[Mark]] = {}
         for mark in self.tracks[CONCEPTS_COLUMN].marks:
@@ -317,6 +317,18 @@ class Track:
             if overlap_s > 0:
                 touching.append((mark, overlap_s))
         return touching
+
+
+def without_overlaps(marks: Iterable[Mark]) -> list[Mark]:
+    """Return marks that cover the same times and do not overlap, so that they are found fast."""
+    merged: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: mark.start_s):
+        if merged and mark.start_s <= merged[-1].end_s:
+            end_s = max(mark.end_s, merged[-1].end_s)
+            merged[-1] = merged[-1]._replace(end_s=end_s)
+        else:
+            merged.append(mark)
+    return merged
 
 
 def covered_s(marks: Iterable[ClipSpan | Mark], span: ClipSpan | Mark) -> float:

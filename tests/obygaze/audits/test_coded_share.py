@@ -187,6 +187,23 @@ def test_seconds_of_several_clips_count_once(tmp_path: Path) -> None:
     assert "1 clip without a label do not count" in " ".join(found.limits)
 
 
+def test_rows_of_several_people_are_counted_for_each(tmp_path: Path) -> None:
+    """Each row is a span with the word of one person; the rows of all cover the film."""
+    lines = ["clip_id,movie_id,start_s,end_s,annotator,mood"]
+    lines += ["a,m,0,6,ada,sad", "b,m,6,10,ada,glad", "c,m,0,2,ben,glad"]
+    lines += ["d,m,2,8,ben,sad", "e,m,8,10,ben,"]
+    (tmp_path / "films.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    import_manifest(tmp_path / "films.csv", workspace=tmp_path)
+    found = audit_share("films", of="mood == sad", workspace=tmp_path)
+    rows = {r["coder"]: r for r in found["rows"] if r["film"] == "m"}
+    assert {name: (row["with_s"], row["coded_s"]) for name, row in rows.items()} == {
+        "ada": (6, 10),
+        "ben": (6, 8),
+        "all coders": (8, 10),
+    }
+    assert "in the clip of one of the coders" in " ".join(found.limits)
+
+
 def test_groups_of_films_are_compared_by_the_numbers_of_the_table(tmp_path) -> None:
     rows = []
     for film, level_at in enumerate(["SS..", "SSS.", "S...", "....", "S...", "...."]):
