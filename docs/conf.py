@@ -52,6 +52,7 @@ CONTENTS = {
             "howto/laptop",
             "howto/lab",
             "howto/scholar",
+            "howto/spreadsheet",
         ],
         "Guide": [
             "guide",
