@@ -491,15 +491,15 @@ class Manifest:
                 names.update(clip.concepts or [clip.movie_id])
         if not n_of_level:
             return ""
-        problem = "with a level but without concepts"
+        problem = "without concepts"
         if have_concepts:
-            problem = "with concepts but without a visual concept"
-        verb = "becomes" if n_of_level.total() == 1 else "become"
+            problem = "without a visual concept"
+        verb = "counts" if n_of_level.total() == 1 else "count"
         levels = [f"{n_of_level[one]} {one}" for one in LEVELS if n_of_level[one]]
         about = [", ".join(levels), few(sorted(names - {""}), 3)]
         return (
             f"{count(n_of_level.total(), 'clip')} {problem}"
-            f" ({'; '.join(filter(None, about))}) {verb} EN in the visual view"
+            f" ({'; '.join(filter(None, about))}) {verb} as EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:

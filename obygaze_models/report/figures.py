@@ -31,7 +31,7 @@ from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
 )
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
-from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
+from obygaze_models.evaluation.metrics import AP, RANKING_METRICS, metric_name
 from obygaze_models.evaluation.results import BETTER, NOT_SHOWN, WORSE
 from obygaze_models.evaluation.tables import Pair, RunRow, group_by
 from obygaze_models.report.lookup import (
@@ -310,7 +310,7 @@ def _figure_of_cells(
 
 
 def _legend(run: Run, cells: Sequence[ResultRows], metric: str) -> dict[str, Look]:
-    legend: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
+    legend: dict[str, Look] = {_name_of_whole(run, metric): ("model", DOT, {})}
     if any(cell.has_interval(metric) for cell in cells):
         legend[f"{100 * CONFIDENCE:g} % interval"] = ("model", DOT, ACROSS)
     if run.has_groups:
@@ -325,6 +325,17 @@ def _legend(run: Run, cells: Sequence[ResultRows], metric: str) -> dict[str, Loo
     if any(n_leaked(cell) for cell in cells):
         legend["with leaked clips"] = ("wrong", DOT, {})
     return legend
+
+
+def _name_of_whole(run: Run, metric: str) -> str:
+    """Return what the value over all films is, such as `mean of films`."""
+    by_fold = run.predictions.groupby(["test", "fold"])["group"]
+    has_folds = len(by_fold) > run.predictions["test"].nunique()
+    if metric != AP.name or not run.has_groups or any(c.is_averaged for c in run.cells):
+        return f"all {run.units}"
+    if not has_folds:
+        return "all clips in one ranking"
+    return "mean of folds" if by_fold.nunique().max() > 1 else f"mean of {run.units}"
 
 
 def figure_of_differences(run: Run) -> Figure | None:
@@ -351,7 +362,11 @@ def figure_of_differences(run: Run) -> Figure | None:
     margin = 0.1 * (max(known) - min(known)) or 0.1
     limits = (min(known) - margin, max(known) + margin)
     rows = [row._replace(chance=0.0) for row in rows]
-    legend: dict[str, Look] = {"difference": ("model", DOT, {})}
+    legend: dict[str, Look] = {}
+    colors = {row.color for row in rows}
+    for color, name in (("model", "difference"), ("baseline", "not shown")):
+        if color in colors:
+            legend[name] = (color, DOT, {})
     legend[f"{100 * CONFIDENCE:g} % interval"] = ("model", DOT, ACROSS)
     legend["no difference"] = ("ink", DOT, UPRIGHT)
     metric = metric_name(compared_metric(run))

@@ -253,7 +253,7 @@ def _scope(run: Run, cell: ResultRows | None) -> Iterator[str]:
     """Yield what the intervals of the first screen hold for."""
     if cell is not None and cell.has_interval(compared_metric(run)):
         yield (
-            f"{count(cell.films, run.unit)}: intervals hold for"
+            f"Intervals over {count(cell.films, run.unit)} hold for"
             f" {intervals_hold_for(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
 

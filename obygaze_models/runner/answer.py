@@ -67,6 +67,9 @@ def clips_text(run: Run) -> str:
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"]
     text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
+    n_tested = {cell.clips for cell in asked_results(run)}
+    if len(n_tested) == 1 and n_tested != {n_clips}:
+        text = f"{n_tested.pop():,} of {text}"
     if run.has_films:
         text += f" of {count(manifest['n_films'], 'film')}"
     words = [text, f"manifest {manifest['name']}", view_text(run)]
@@ -280,8 +283,7 @@ def held_out_text(run: Run) -> str:
     if not run.has_groups:
         return ""
     if run.is_of_saved_model and asked:
-        tested = f"{count(asked[0].clips, 'clip')} of {count(asked[0].films, run.unit)}"
-        return f"tested on {tested} that the model never saw"
+        return f"tested on {count(asked[0].films, run.unit)} that the model never saw"
     return f"each {run.unit} is tested by models that never saw it"
 
 
@@ -338,9 +340,7 @@ def _sentence_on(run: Run, cell: ResultRows) -> str:
         return f"{name} is not shown to rank clips better than {baseline} ({stated_p(row)})."
     if row["verdict"] == LEAKED:
         return f"{name} was tested on clips of its training, so its value is too high."
-    return (
-        f"Whether {name} is better than {baseline} is not tested: {why_no_p(run, row)}."
-    )
+    return f"Not tested, {name} against {baseline}: {why_no_p(run, row)}."
 
 
 def describe_cell(run: Run, cell: ResultRows) -> str:
@@ -363,7 +363,7 @@ def why_no_p(run: Run, row: RunRow) -> str:
     if not n_films >= FILMS_OF_A_TEST:
         have = "has" if n_films == 1 else "have"
         return (
-            f"p needs {FILMS_OF_A_TEST} {run.units} with clips of both classes, and"
+            f"a test needs {FILMS_OF_A_TEST} {run.units} with clips of both classes, and"
             f" {0 if math.isnan(n_films) else n_films} {have} them"
         )
     if row["films_equal"] == n_films:
@@ -382,11 +382,11 @@ def _sentence_on_two(run: Run, row: RunRow) -> list[str]:
         return [f"{second} is better than {first} ({stated_p(row)})."]
     if row["verdict"] == NOT_SHOWN:
         return [
-            f"Which of {first} and {second} is better is not shown ({stated_p(row)})."
+            f"{first} and {second}: which is better is not shown ({stated_p(row)})."
         ]
     if row["verdict"] == NO_VERDICT:
         why = why_no_p(run, row)
-        return [f"Which of {first} and {second} is better is not tested: {why}."]
+        return [f"Not tested, {first} against {second}: {why}."]
     return []
 
 
@@ -437,7 +437,7 @@ def _answer_of_join(
     elif others:
         text = f"{together}: {'; '.join(others)}"
     else:
-        text = f"Whether {together} are better is not tested"
+        text = f"Not tested, {together} against each alone"
         text += "".join(f": {why_no_p(run, row)}" for _, row in rows[:1])
     is_yes = run.protocol["report"]["ask"] and better and not others
     sentences = [f"Yes. {text}." if is_yes else f"{text}."]

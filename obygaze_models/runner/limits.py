@@ -152,10 +152,13 @@ def _few_films(run: Run) -> Iterator[str]:
         known = films_with_value(of_few, run.unit)
         if not known:
             n_tested = number_range([tested for _, tested in of_few])
-            known = f"the number of tested {run.units} is {n_tested}"
+            known = f"{n_tested} {run.units} are tested"
+        said = f"{known[0].upper()}{known[1:]}"
+        if len(of_few) < len(counts):
+            said = f"In {len(of_few)} of {count(len(counts), 'result')}, {known}"
         yield (
-            f"In {len(of_few)} of {count(len(counts), 'result')}, {known}; the values of so few"
-            f" {run.units} depend on chance, and may not hold for other {run.units}."
+            f"{said}; values of so few {run.units} depend on chance, and may not hold for other"
+            f" {run.units}."
         )
 
 
@@ -164,7 +167,9 @@ def _no_interval(run: Run) -> Iterator[str]:
     reasons = [
         why_no_interval(cell, run)
         for cell in run.models
+        # `_leaks` says that leaked results have no interval.
         if not any(map(cell.has_interval, RANKING_METRICS))
+        and not cell.leaked > cell.copies
     ]
     if reasons:
         because = "; ".join(dict.fromkeys(reasons))

@@ -171,7 +171,7 @@ def _protocol(
         asked_task = Task(**msgspec.to_builtins(info.asked))
     else:
         name, asked_task = one_task(asked, replace(honest, data=data), manifest)
-    text = f"How well does {info.name} rank clips that it was not trained on?"
+    text = f"Does {info.name} rank clips that it was not trained on?"
     # The results depend on the training data, so the notes have their licences and citations.
     notes = []
     for kind, source in (("annotations", info.training), ("features", info.features)):

@@ -51,8 +51,9 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     n_positive = sum(clip.level == "S" for clip in manifest)
     assert {cell.positive for cell in trained} == {n_positive}
     text = result_text(run).replace(str(run.folder), "")
-    assert f"\n{len(manifest)} clips, manifest" in text
-    assert "is not tested: films are unknown." in text
+    (n_tested,) = {cell.clips for cell in trained}
+    assert f"\n{n_tested} of {len(manifest)} clips, manifest" in text
+    assert "a random order: films are unknown." in text
     reason = "films are unknown, so clips of one film may be both in training"
     assert reason in text
     # Films are named only where it is said that nobody knows them.

@@ -138,7 +138,7 @@ def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) ->
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert cell.basis == "film-seen"
     # The heading names what was tested also if a film is not unseen.
-    title = "How well does theirs rank clips that it was not trained on?"
+    title = "Does theirs rank clips that it was not trained on?"
     assert str(run).startswith(title)
     assert make_chapter(run).asked == title
 
@@ -268,7 +268,9 @@ def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
     assert not cell.has_interval("ap")
     said = describe_cell(run, cell)
     assert said.startswith("On unseen clips, theirs has AP")
-    assert said.endswith("is not tested: films are unknown.")
+    assert said.endswith(
+        "Not tested, theirs against a random order: films are unknown."
+    )
 
 
 def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) -> None:
