@@ -25,6 +25,7 @@ BENCHMARKS = {
     "night": "benchmarks.night:measure",
     "waiting": "benchmarks.waiting:measure",
     "sweeps": "benchmarks.sweeps:measure",
+    "windows": "benchmarks.windows:measure",
     "runs": "benchmarks.runs:measure",
 }
 
@@ -37,7 +38,7 @@ BENCHMARKS = {
 @click.option(
     "--before",
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
-    help="Another checkout, with its environment in .venv: sweeps and runs compare with it.",
+    help="Another checkout, with its environment in .venv, for sweeps, windows and runs.",
 )
 def main(names: tuple[str, ...], quick: bool, before: str | None) -> None:
     """Run the benchmarks NAMES, by default all, one after another."""

@@ -42,8 +42,6 @@ DAMAGED_AT = (0.3, 0.55, 0.8)
 DAMAGED_SUFFIXES = (".mkv", ".mp4", ".ts")
 N_CHANGED = 200
 SAMPLE_S = 0.02
-N_WINDOWS = 720_000
-N_FILMS = 100
 # Print the number of rows of each status and a checksum of all their values.
 CHECKSUM = """
 import hashlib, json, sys
@@ -193,7 +191,7 @@ class Bench:
 
 
 def measure(quick: bool) -> str:
-    """Return tables of overlapping clips, windows, workers, memory, kinds of films and bytes."""
+    """Return tables of overlapping clips, windows, workers, memory and kinds of films."""
     seconds = 20 if quick else 80
     with TemporaryDirectory() as folder:
         bench = Bench(Path(folder), 1 if quick else ROUNDS)
@@ -203,7 +201,6 @@ def measure(quick: bool) -> str:
             measure_workers(bench, seconds),
             measure_memory(bench, seconds // 2),
             measure_kinds(bench),
-            measure_manifest(N_WINDOWS // 100 if quick else N_WINDOWS),
         ]
         return "\n\n".join(parts)
 
@@ -346,21 +343,6 @@ def kinds_of_films() -> list[FilmSpec]:
         FilmSpec("mkv, late", ".mkv", options=RARE_KEYS, ticks=late, **small),
         FilmSpec("mp4, b-frames", options={**RARE_KEYS, "bf": "3"}, **small),
     ]
-
-
-def measure_manifest(n_windows: int) -> str:
-    """Return the bytes of a manifest of windows of 2 s each second of many films."""
-    films = {f"tt{number:07d}": n_windows / N_FILMS + 1 for number in range(N_FILMS)}
-    clips = [
-        replace(clip, scene=None, extra={"framerate": "25"})
-        for clip in clips_of(films, 2, 1)
-    ]
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "windows.toml")
-        manifest = Manifest("windows", Header("windows"), tuple(clips), ("framerate",))
-        write_manifest(manifest, path)
-        n_bytes = path.with_suffix(".csv").stat().st_size
-    return f"{len(clips):,} windows of {N_FILMS} films: {human(n_bytes)} as rows"
 
 
 def _bounds_text(timed: Comparison, bounds: Sequence[tuple[str, str, float]]) -> str:
