@@ -46,7 +46,7 @@ html_show_sphinx = False
 # Page -> caption -> pages below it in the sidebar.
 CONTENTS = {
     "README": {
-        "Start": ["tutorial"],
+        "Start": ["gallery", "tutorial"],
         "How to": [
             "howto/student",
             "howto/laptop",

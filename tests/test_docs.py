@@ -89,7 +89,7 @@ def test_no_link_is_dead(page):
 
 @pytest.mark.check("runs the tutorial")
 def test_the_outputs_of_the_tutorial_are_those_of_today(tmp_path):
-    """`docs/images/make tutorial` writes them."""
+    """`scripts/make-pictures tutorial` writes them."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     notebook = nbformat.read(ROOT / "docs" / "tutorial.ipynb", 4)

@@ -25,8 +25,7 @@ FLAGS = (
 WAIT_S = 120
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def start_browser() -> Any:
     webdriver = pytest.importorskip("selenium.webdriver")
     driver = need_program("chromedriver")
     options = webdriver.ChromeOptions()
@@ -37,6 +36,12 @@ def browser() -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", logs)
     made = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     made.set_script_timeout(WAIT_S)
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    made = start_browser()
     yield made
     made.quit()
 
