@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -224,7 +225,14 @@ def record_cells(record: Mapping[str, Any], names: Sequence[str]) -> tuple[objec
     return tuple(cells)
 
 
+class _Shown(float):
+    """A number with three decimals on a page and in LaTeX; NaN is a dash."""
+
+    def __str__(self) -> str:
+        return "–" if math.isnan(self) else f"{float(self):z.3f}"
+
+
 def _cell_of_page(value: object) -> object:
     if value is None:
-        return "–"
-    return f"{value:z.3f}" if isinstance(value, float) else value
+        return _Shown(math.nan)
+    return _Shown(value) if isinstance(value, float) else value

@@ -178,7 +178,7 @@ def is_numeric(cell: Any) -> bool:
     """Return whether a cell is a number."""
     if isinstance(cell, CountCell):
         return isinstance(cell.value, int)
-    return isinstance(cell, int | NumberCell | PValueCell)
+    return isinstance(cell, int | float | NumberCell | PValueCell)
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,14 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert not (folder / "other.html").exists()
         audit.write(table=folder / "t.tex")
         tex = (folder / "t.tex").read_text("utf-8")
+        # Columns of numbers are aligned to the right.
+        columns = tex.partition(r"\begin{tabular}{")[2].partition("}")[0]
+        assert len(columns) == len(audit.headers)
+        for place, align in enumerate(columns):
+            cells_of_column = [row[place] for row in audit.rows]
+            are_numbers = not any(isinstance(cell, str) for cell in cells_of_column)
+            assert align == "r" or not are_numbers
+            assert align == "l" or are_numbers
         body = tex.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
         lines = body.strip().splitlines()
         assert len(lines) == len(audit.rows)
