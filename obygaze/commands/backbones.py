@@ -74,7 +74,10 @@ def fetch(session: Session, names: Sequence[str], to: str | None) -> Result:
 
 
 @backbones.command("check", headings={"Computation": "weights"})
-@click.argument("name", help="Name of a backbone, path of a card, or FILE.py:NAME.")
+@click.argument(
+    "name",
+    help="Name of a backbone, path of a card, FILE.py:NAME, or a folder of weights.",
+)
 @click.option(
     "--weights",
     metavar="PATH",
@@ -89,10 +92,14 @@ def check(session: Session, name: str, weights: str | None) -> Result:
     clip do not depend on other clips of the batch. Nothing is downloaded. The exit code is 1 if
     the weights are missing, and 4 if a check fails.
 
+    For a folder of weights, the card with their sizes is found. If there is none, a new card is
+    printed, to save in backbones/.
+
     Examples:
         obygaze backbones check descriptors
         obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
         obygaze backbones check vivit-b16x2-k400 --json
+        obygaze backbones check downloads/clip-b32
     """
     from obygaze_features.backbones.actions import check_backbone
 

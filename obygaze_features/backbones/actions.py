@@ -153,13 +153,18 @@ def check_backbone(
     clip do not depend on other clips of the batch. Nothing is downloaded. The exit code is 1 if
     the weights are missing, and 4 if a check fails.
 
+    For a folder of weights, the card with their sizes is found. If there is none, the report has a
+    new card for them.
+
     Args:
-        name: Name of a backbone, path of a card, or FILE.py:NAME.
+        name: Name of a backbone, path of a card, FILE.py:NAME, or a folder of weights.
         weights: File or folder of weights. The default is the checkpoint of the card.
         workspace: The workspace, if it is not the current one.
     """
-    from obygaze_features.backbones.check import check_card
+    from obygaze_features.backbones.check import check_card, check_weights_folder
 
+    if not isinstance(name, Card) and weights is None and Path(name).is_dir():
+        return check_weights_folder(Path(name), Workspace.of(workspace))
     return check_card(_find_or_keep_card(name, workspace), weights)
 
 

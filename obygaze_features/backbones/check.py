@@ -1,7 +1,9 @@
 """Check a backbone on this machine: its weights and its outputs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ from obygaze_features.backbones.backbone import (
     of_pictures,
 )
 from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.cards import SCHEMA, find_card, find_cards
 from obygaze_features.backbones.devices import check_device
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.placement import (
     Placement,
 )
+from obygaze_features.backbones.pretrained import PretrainedFamily
 from obygaze_features.backbones.processors import differences_of_input
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.weight_files import (
@@ -34,13 +38,16 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (
     Corrupt,
+    FixInput,
     FixUsage,
     InstallExtra,
     NotFound,
     ObygazeError,
 )
 from obygaze_features.core.machine import cache_folder
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.made_ids import ascii_id
+from obygaze_features.core.shell import shell_line
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.recipe import CONFIGURATION, TENSORS
 
 # Largest difference, relative to the largest value, that another batch size may make.
@@ -61,11 +68,17 @@ class CheckLine:
 
 @dataclass
 class CheckReport:
-    """The checks of one backbone, in order."""
+    """The checks of one backbone, in order.
+
+    `new_card` is the text of a card for weights of other sizes than those of all cards, and `next`
+    the command after it is saved.
+    """
 
     label: str
     lines: list[CheckLine] = field(default_factory=list)
     no_weights: NotFound | None = None
+    new_card: str = ""
+    next: str = ""
 
     @property
     def failed(self) -> list[CheckLine]:
@@ -77,7 +90,20 @@ class CheckReport:
         rows = []
         for line in self.lines:
             rows.append([shown.get(line.state, line.state), line.name, line.detail])
-        return table(["", "check", "found"], rows)
+        checks = table(["", "check", "found"], rows)
+        if not self.new_card:
+            return checks
+        return f"{checks}\n\n{self.new_card}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Where the new card is to be saved, and the next command."""
+        if not self.new_card:
+            return []
+        return [
+            f"save the card above as backbones/{self.label}.toml, with title and licence, then:"
+            f" {self.next}"
+        ]
 
     def require_ok(self) -> None:
         """Raise an error if there are no weights, or if a check failed."""
@@ -94,7 +120,73 @@ class CheckReport:
             "ok": not self.failed and self.no_weights is None,
             "weights": self.no_weights is None,
             "checks": [vars(line) for line in self.lines],
+            "card": self.new_card,
         }
+
+
+def check_weights_folder(folder: Path, workspace: Workspace) -> CheckReport:
+    """Return the report of all checks of a folder of weights, with the card that fits.
+
+    If no card has the sizes of the weights, the report has a new card for them, like the card that
+    differs least, and the checks are those of the new card.
+    """
+    cards, _ = find_cards(workspace)
+    files: WeightFiles | None = None
+    differences: dict[str, Sequence[str]] = {}
+    likely: dict[str, tuple[Card, PretrainedFamily]] = {}
+    types: set[str] = set()
+    for card in cards:
+        family = card.family
+        if not isinstance(family, PretrainedFamily):
+            continue
+        types.update(family.known_types)
+        files = files or find_weights(card, folder)
+        if files.configuration.get("model_type") not in family.known_types:
+            continue
+        try:
+            family.card_of_weights(card, files)
+        except WrongWeights as error:
+            differences[card.name] = error.details
+            likely[card.name] = card, family
+        else:
+            return check_card(card, folder)
+    if files is None or not likely:
+        kind = files.configuration.get("model_type") if files else None
+        raise FixInput(
+            f"no backbone has checkpoints of the model type {kind!r}",
+            where=str(folder),
+            hint=f"use one of these types: {', '.join(sorted(types))}",
+        )
+    closest = min(likely, key=lambda name: len(differences[name]))
+    card, family = likely[closest]
+    name = ascii_id(folder.resolve().name)
+    geometry = family.geometry_of_weights(card, files)
+    text = _text_of_card(name, card, geometry)
+    with TemporaryDirectory() as place:
+        path = Path(place, f"{name}.toml")
+        path.write_text(text, "utf-8")
+        report = check_card(find_card(str(path), workspace), folder)
+    reasons = "; ".join(map(str.strip, differences[closest]))
+    found = f"no card has these sizes; the closest is {closest}: {reasons}"
+    report.lines.insert(0, CheckLine("cards", SKIPPED, found))
+    line = ["obygaze", "backbones", "check", name, "--weights", str(folder)]
+    return replace(report, new_card=text, next=shell_line(line))
+
+
+def _text_of_card(name: str, like: Card, geometry: Geometry) -> str:
+    """Return the text of a card for weights of a geometry, like another card."""
+    lines = [f'schema = "{SCHEMA}"', f'name = "{name}"', f'title = "{name}"']
+    lines += [f'like = "{like.name}"', 'licence = "unknown"', 'citation = ""']
+    tokens = [f"width = {geometry.width}", f"out = {geometry.out}"]
+    if like.family.medium == "pictures":
+        lines += [f"frames = {geometry.frames}", f"size = {geometry.size}"]
+        tokens += [f"prefix = {geometry.prefix}", f"grid = {[*geometry.grid]}"]
+    lines += ["", "[tokens]", *tokens]
+    if geometry.depth is not None:
+        depth = vars(geometry.depth)
+        lines += ["", "[depth]"]
+        lines += [f"{key} = {depth[key]}" for key in ("layers", "hidden", "heads")]
+    return "\n".join(lines) + "\n"
 
 
 def check_card(card: Card, weights: PathLike | None) -> CheckReport:

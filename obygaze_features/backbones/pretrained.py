@@ -171,26 +171,35 @@ class PretrainedFamily(Family):
             placement=placement,
         )
 
+    @property
+    def known_types(self) -> tuple[str, ...]:
+        """The `model_type` that configurations of the family may have."""
+        return self.model_types or (self.name,)
+
     def card_of_weights(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry of its weights; raise an error if the sizes differ."""
         config = files.configuration
         kind = config.get("model_type")
-        known = self.model_types or (self.name,)
-        if kind not in known:
-            expected = " or ".join(known)
+        if kind not in self.known_types:
+            expected = " or ".join(self.known_types)
             raise FixInput(
                 f"expected a checkpoint of the model type {expected} for {card.name}, got {kind!r}",
                 where=str(files.folder / CONFIG),
                 hint="use --weights with a checkpoint of this type, or a different backbone",
             )
+        g = self.geometry_of_weights(card, files)
+        check_sizes(card, g, files)
+        return replace(card, geometry=g)
+
+    def geometry_of_weights(self, card: Card, files: WeightFiles) -> Geometry:
+        """Return the geometry of weights; a card states the size if the model takes any size."""
         g = self.geometry(_config(self.model(), files), card.geometry)
         if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
             raise FixInput(
                 f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
                 where=files.origin,
             )
-        check_sizes(card, g, files)
-        return replace(card, geometry=g)
+        return g
 
 
 def supported_placement(kind: Any, placement: Placement) -> Placement:

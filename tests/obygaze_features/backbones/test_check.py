@@ -1,13 +1,15 @@
 import hashlib
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_tiny, write_tiny_card
+from support.checkpoints import TINY, save_tiny, write_tiny_card
 from support.cli import call_obygaze
+from support.sound_checkpoints import save_tiny_sound
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -160,3 +162,46 @@ def test_padding_is_blanked() -> None:
         assert got.dtype == dtype
         assert np.array_equal(got.float().numpy(), blank)
     assert np.array_equal(blank_padding(pixels[0], mask[1]), blank[1])
+
+
+@pytest.mark.parametrize("family", ["clip", "vivit", "wav2vec2"])
+def test_a_folder_of_other_sizes_gets_a_card_to_save(family, tmp_path: Path) -> None:
+    """The card is saved as it is printed, and then found by the folder."""
+    folder = tmp_path / f"my {family}"
+    if family == "wav2vec2":
+        save_tiny_sound(family, folder)
+    else:
+        save_tiny(family, folder)
+    found = call_obygaze("backbones", "check", folder, cwd=tmp_path).ok()
+    text = found.stdout[found.stdout.index("schema = ") :]
+    assert f"save the card above as backbones/my_{family}.toml" in found.stderr
+    card = tomllib.loads(text)
+    if family != "wav2vec2":
+        tiny_facts = TINY[family]
+        assert (card["frames"], card["size"]) in [
+            (tiny_facts.frames, tiny_facts.size),
+            # The card of CLIP states the number of frames, and its checkpoint any.
+            (16, tiny_facts.size),
+        ]
+        assert card["tokens"]["grid"][1:] == [*tiny_facts.grid[1:]]
+        assert card["tokens"]["out"] == tiny_facts.out
+        depth = {"layers": 2, "hidden": tiny_facts.hidden, "heads": 2}
+        assert card["depth"] == depth
+    path = tmp_path / "backbones" / f"my_{family}.toml"
+    path.parent.mkdir()
+    path.write_text(text, "utf-8")
+    named = ("backbones", "check", f"my_{family}", "--weights", folder)
+    call_obygaze(*named, cwd=tmp_path).ok()
+    again = call_obygaze("backbones", "check", folder, "--json", cwd=tmp_path).ok()
+    assert (again.json()["backbone"], again.json()["card"]) == (f"my_{family}", "")
+
+
+def test_a_folder_of_an_unknown_type_is_refused(tmp_path: Path) -> None:
+    save_tiny("clip", tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text("utf-8")) | {"model_type": "resnet"}
+    path.write_text(json.dumps(config), "utf-8")
+    refused = call_obygaze("backbones", "check", tmp_path)
+    assert refused.code == 1
+    assert "no backbone has checkpoints of the model type 'resnet'" in refused.stderr
+    assert "clip" in refused.stderr.splitlines()[-1]
