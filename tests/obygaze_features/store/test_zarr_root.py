@@ -50,10 +50,10 @@ print(json.dumps(texts))
 
 
 def read_elsewhere(
-    place: object, out: Path, *wanted: str
+    place: object, out: Path, *wanted: str, python: object = sys.executable
 ) -> dict[str, np.ndarray | list[str]]:
     """Return the arrays of a group, as a process without this program reads them."""
-    arguments = [sys.executable, "-c", READER, str(place), str(out), *wanted]
+    arguments = [str(python), "-c", READER, str(place), str(out), *wanted]
     # In this folder Python finds no package of this project.
     done = subprocess.run(
         arguments, capture_output=True, text=True, cwd=out.parent, check=False
@@ -87,26 +87,48 @@ def stores_of_all_kinds(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in names}
 
 
+def check_read(path: Path, read: dict[str, np.ndarray | list[str]]) -> None:
+    """Compare what another program read of a store with what this one reads."""
+    store = open_store(path)
+    rows = store.rows
+    is_ok = np.array([row.is_ok for row in rows])
+    assert read["clip_id"] == [row.clip_id for row in rows]
+    assert read["movie_id"] == [row.movie_id for row in rows]
+    assert read["reason"] == [row.reason for row in rows]
+    words = ("ok", "failed", "no-video", "silent", "no-words", "not-extracted")
+    assert [words[code] for code in read["status"]] == [row.status for row in rows]
+    starts = [np.nan if row.start_s is None else row.start_s for row in rows]
+    np.testing.assert_array_equal(read["start_s"], starts)
+    for array in store.record.arrays:
+        with_features = store.matrix(array.name, missing="drop").values
+        np.testing.assert_array_equal(read[array.name][is_ok], with_features)
+        fill = np.nan if array.is_float else 0
+        others = read[array.name][~is_ok]
+        np.testing.assert_array_equal(others, np.full_like(others, fill))
+
+
 def test_other_programs_read_what_this_one_reads(tmp_path: Path) -> None:
     for name, path in stores_of_all_kinds(tmp_path).items():
-        read = read_elsewhere(path, tmp_path / f"{name}.npz")
-        store = open_store(path)
-        rows = store.rows
-        is_ok = np.array([row.is_ok for row in rows])
-        assert read["clip_id"] == [row.clip_id for row in rows]
-        assert read["movie_id"] == [row.movie_id for row in rows]
-        assert read["reason"] == [row.reason for row in rows]
-        statuses = [*store.record.rows.by_status]
-        assert {row.status for row in rows} == set(statuses)
-        assert (read["status"] == 0).tolist() == is_ok.tolist()
-        starts = [np.nan if row.start_s is None else row.start_s for row in rows]
-        np.testing.assert_array_equal(read["start_s"], starts)
-        for array in store.record.arrays:
-            with_features = store.matrix(array.name, missing="drop").values
-            np.testing.assert_array_equal(read[array.name][is_ok], with_features)
-            fill = np.nan if array.is_float else 0
-            others = read[array.name][~is_ok]
-            np.testing.assert_array_equal(others, np.full_like(others, fill))
+        check_read(path, read_elsewhere(path, tmp_path / f"{name}.npz"))
+
+
+@pytest.mark.check("installs zarr and xarray in an environment of their own")
+def test_a_fresh_environment_reads_every_store(tmp_path: Path) -> None:
+    """From a folder and from an address, with the newest versions for this Python."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    packages = ("zarr", "xarray", "fsspec", "aiohttp")
+    install = [python, "-m", "pip", "install", "--quiet", *packages]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"pip cannot install zarr: {done.stderr.splitlines()[-1]}")
+    (tmp_path / "stores").mkdir()
+    stores = stores_of_all_kinds(tmp_path / "stores")
+    with web_server(tmp_path / "stores") as server:
+        for name, path in stores.items():
+            for place in (path, f"{server.url}/{name}"):
+                out = tmp_path / f"{name}.npz"
+                check_read(path, read_elsewhere(place, out, python=python))
 
 
 def test_from_afar_only_the_needed_bytes_are_read(tmp_path: Path) -> None:

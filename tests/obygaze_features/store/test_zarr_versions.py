@@ -11,7 +11,7 @@ import zarr
 
 ROOT = Path(__file__).parents[3]
 # What a process needs to write a store.
-PACKAGES = ("click", "google-crc32c", "jinja2", "msgspec", "numpy", "packaging", "zarr")
+PACKAGES = ("click", "google-crc32c", "msgspec", "numpy", "packaging", "zarr")
 
 # Writes a store at a fixed time, of every kind of array, with failed rows, and prints its seal.
 WRITER = """
