@@ -278,6 +278,8 @@ def convert(format: str, path: str, source: str) -> Any:
     if format == "obygaze":
         from obygaze_features.store.importing import import_features
 
+        # What writes a store imports it, and no reader.
+        importlib.import_module("zarr")
         return {"write": _seconds(lambda: import_features(source, Path(path)))}
     rival = FORMATS[format]
     return {"write": _seconds(lambda: rival.write(Path(path), _arrays_in(source)))}
