@@ -26,6 +26,7 @@ exclude_patterns = [
     "manifests",
     "stores",
     "demo",
+    "docs/pypi.md",
 ]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -70,6 +71,7 @@ CONTENTS = {
             "python",
             "models/README",
             "own-parts",
+            "papers-found",
             "papers",
             "reports",
         ],

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from obygaze_features import __version__ as __version__
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """What rooms export: every name is there, importing a room imports nothing else, types agree."""
 
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -45,6 +46,10 @@ def test_every_name_a_room_exports_is_there(room):
         assert importlib.util.find_spec(f"{room}.{name}") is None
         assert found.__module__.startswith(f"{room}.")
     assert dir(module) == sorted(module.__all__)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert og.__version__ == importlib.metadata.version("obygaze")
 
 
 def test_every_command_is_a_function_of_og() -> None:

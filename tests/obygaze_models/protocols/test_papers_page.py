@@ -1,6 +1,11 @@
 """docs/papers.md: each row has commands that exist, and a value or a reason."""
 
+import csv
 import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
 
 from support.cli import ROOT
 from support.cli import commands as all_commands
@@ -8,6 +13,7 @@ from support.cli import commands as all_commands
 from obygaze import cli
 
 PAGE = ROOT / "docs" / "papers.md"
+TABLE = ROOT / "docs" / "papers.csv"
 
 
 def test_each_row_names_commands_that_exist_and_says_what_is_missing() -> None:
@@ -30,3 +36,29 @@ def test_each_row_names_commands_that_exist_and_says_what_is_missing() -> None:
         assert shown
         # Without a value, the row says why there is none.
         assert here != "-" or missing != "-", cells
+
+
+def test_the_tables_are_those_of_the_csv(tmp_path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "docs").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "make-papers", tmp_path / "scripts")
+    shutil.copy(TABLE, tmp_path / "docs")
+    page = PAGE.read_text("utf-8")
+    a_row = next(line for line in page.splitlines() if line.startswith("| **"))
+    made = tmp_path / "docs" / "papers.md"
+    made.write_text(page.replace(f"{a_row}\n", ""), "utf-8")
+    subprocess.run([sys.executable, script], check=True)
+    assert made.read_text("utf-8") == page
+
+
+def test_the_page_of_findings_counts_the_rows() -> None:
+    with TABLE.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        assert (row["finding"] == "left out") == (row["here"] == "-"), row["row"]
+    page = (ROOT / "docs" / "papers-found.md").read_text("utf-8")
+    counted = re.findall(r"(?m)^\| ([a-z ]+) \| (\d+) \|", page)
+    assert {name: int(n) for name, n in counted} == Counter(
+        row["finding"] for row in rows
+    )
+    assert len(page.split()) <= 600
