@@ -23,6 +23,8 @@ _BETWEEN_WORDS = re.compile(r"(?<![0-9])[_.]+|[_.]+(?![0-9])")
 # Files that tables name in place of films.
 OF_FILES = (*VIDEO_SUFFIXES, ".eaf")
 LEAST_LIKE = 0.6
+# Names that are compared letter by letter with each film; more take seconds.
+MOST_COMPARED = 200
 
 
 def loose_name(name: str) -> str:
@@ -136,26 +138,34 @@ def require_one_name(
             )
 
 
-def likely_name(film: str, names: Iterable[str]) -> str:
-    """Return the name that is probably meant by the name of a film, or "".
+def likely_names(films: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Return the name that is probably meant by each film; films without one are left out.
 
-    >>> likely_name("Night_Train", ["juno_2007", "night_train_1954"])
-    'night_train_1954'
-    >>> likely_name("tt0108160", ["tt0108161"])
-    ''
+    >>> likely_names(["Night_Train", "tt0108160"], ["juno_2007", "night_train_1954", "tt0108161"])
+    {'Night_Train': 'night_train_1954'}
     """
-    wanted = loose_name(film)
-    digits = re.findall("[0-9]+", wanted)
-    loose = {}
-    for name in names:
+    name_of = {loose_name(name): name for name in names}
+    digits_of = {loose: re.findall("[0-9]+", loose) for loose in name_of}
+    likely = {}
+    for film in films:
+        wanted = loose_name(film)
+        digits = re.findall("[0-9]+", wanted)
         # A film with another number is another film: Part 1 and Part 2.
-        of_name = re.findall("[0-9]+", loose_name(name))
-        if digits == of_name or not (digits and of_name):
-            loose[loose_name(name)] = name
-    longer = [one for one in loose if one.startswith(wanted) or wanted.startswith(one)]
-    similar = longer if len(longer) == 1 else []
-    similar = similar or get_close_matches(wanted, loose, 1, LEAST_LIKE)
-    return loose[similar[0]] if similar else ""
+        known = []
+        for loose, of_name in digits_of.items():
+            if digits == of_name or not (digits and of_name):
+                known.append(loose)
+        same_start = [
+            loose
+            for loose in known
+            if loose.startswith(wanted) or wanted.startswith(loose)
+        ]
+        similar = same_start if len(same_start) == 1 else []
+        if not similar and len(known) <= MOST_COMPARED:
+            similar = get_close_matches(wanted, known, 1, LEAST_LIKE)
+        if similar:
+            likely[film] = name_of[similar[0]]
+    return likely
 
 
 def films_in_several_spellings(names: Iterable[str]) -> list[list[str]]:
@@ -203,8 +213,8 @@ def find_name(typed: str, names: Collection[str], noun: str) -> str:
     same = same or [name for name in names if loose_name(name) == loose_name(plain)]
     if len(same) == 1:
         return same[0]
-    likely = likely_name(plain, names)
-    suggestion = f" (did you mean {likely!r}?)" if likely else ""
+    likely = likely_names([plain], names)
+    suggestion = f" (did you mean {likely[plain]!r}?)" if likely else ""
     if len(same) > 1:
         suggestion = f"; it may be {' or '.join(map(repr, same))}"
     raise FixUsage(

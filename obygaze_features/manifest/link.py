@@ -39,7 +39,7 @@ from obygaze_features.manifest.film_names import (
     films_of_names,
     find_name,
     in_other_spelling,
-    likely_name,
+    likely_names,
 )
 from obygaze_features.manifest.io import (
     as_id,
@@ -314,12 +314,8 @@ def _likely_files(manifest: Manifest, unmatched: Sequence[str]) -> dict[str, str
     """Return the video that may be meant for each film of which no clip has a video."""
     with_video = {clip.movie_id for clip in manifest if clip.video}
     stems = [PurePosixPath(compose_accents(video)).stem for video in unmatched]
-    likely = {}
-    for film in manifest.films:
-        name = likely_name(film, stems) if film not in with_video else ""
-        if name:
-            likely[film] = name
-    return likely
+    films = [film for film in manifest.films if film not in with_video]
+    return likely_names(films, stems)
 
 
 def _candidates(

@@ -55,7 +55,7 @@ from obygaze_features.manifest.film_names import (
     films_of_names,
     find_name,
     in_other_spelling,
-    likely_name,
+    likely_names,
     require_one_name,
 )
 from obygaze_features.manifest.history import (
@@ -357,12 +357,7 @@ def _use_films(
 
 def _ways_of_films(names: Iterable[str], films: Iterable[str]) -> str:
     """Return what to pass for films that may have another name in the manifest, or ""."""
-    free = [*films]
-    likely = {}
-    for name in names:
-        film = likely_name(name, free)
-        if film:
-            likely[name] = film
+    likely = likely_names(names, films)
     if not likely:
         return ""
     return f"; if these films have another name there, pass {film_options(likely)}"
