@@ -160,7 +160,8 @@ class CsvTable:
     to one of its numbers, as written in the file. `unread_thousands` does so for columns that stay
     text, because commas separate the cells of the table, too. If several sheets contain data,
     `sheet` is the sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the
-    sheets that share most columns, with the assumed one. If not, all are empty.
+    sheets that share most columns, with the assumed one. If not, all are empty. `respelled` lists
+    the columns whose names have another case in the file.
     """
 
     columns: tuple[str, ...]
@@ -171,6 +172,7 @@ class CsvTable:
     sheet: str = ""
     other_sheets: Sequence[str] = ()
     sheets_alike: Sequence[str] = ()
+    respelled: Sequence[str] = ()
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -195,6 +197,9 @@ class CsvTable:
                 f" thousands or decimals; write {number.replace(',', '')} or"
                 f" {number.replace(',', '.')}"
             )
+        if self.respelled:
+            named = few([repr(name) for name in self.respelled], 3)
+            remarks.append(f"read as columns of the first table: {named}")
         if self.other_sheets:
             others = few([repr(name) for name in self.other_sheets], 3)
             remarks.append(
@@ -227,6 +232,7 @@ def read_table(
     texts: Collection[str] = (),
     as_written: Collection[str] = AS_WRITTEN,
     words: UnknownWords | None = None,
+    columns: Sequence[str] = (),
 ) -> CsvTable:
     """Read a table whose header contains at least the `required` columns.
 
@@ -252,6 +258,9 @@ def read_table(
     `assume_sheet` is true, it is the sheet with the required columns, or else the sheet with the
     most cells. The header is the first line with the required columns, or else the first line with
     about as many cells as most lines have, since a title has fewer cells.
+
+    `columns` are those of another table of the same form: a column whose name differs from one of
+    them in case only gets its name.
     """
     if sheet and not is_workbook(path):
         raise FixUsage(
@@ -279,6 +288,13 @@ def read_table(
         place = header_place([cells for _, cells in records[:MOST_TITLES]], required)
     header_line, names = records[place] if place < len(records) else (0, [])
     header = [single_line(name) for name in names]
+    respelled = []
+    spelling = {name.casefold(): name for name in columns}
+    for index, name in enumerate(header):
+        new_name = spelling.get(name.casefold(), name)
+        if new_name != name and new_name not in header:
+            respelled.append(name)
+            header[index] = new_name
     if not header_line and not collected:
         collected.add(1, None, NO_HEADER)
     rows = []
@@ -336,6 +352,7 @@ def read_table(
         assumed,
         found.others,
         found.alike,
+        respelled,
     )
 
 

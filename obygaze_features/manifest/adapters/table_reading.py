@@ -104,7 +104,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     as_written = []
     for target in ("video", NAME_COLUMN, FILM_FILE):
         as_written += mapping.sources(target)
-    tables = {}
+    tables: dict[str, CsvTable] = {}
     violations = []
     for name, source in sources.items():
         violations.append(Violations(name, mapping.names_in_table))
@@ -119,6 +119,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             texts=(*mapping.sources("concepts"), *mapping.sources(TITLE)),
             as_written=as_written,
             words=mapping.unknown_words,
+            columns=next(iter(tables.values())).columns if tables else (),
         )
     columns: dict[str, None] = {}
     for table in tables.values():

@@ -525,3 +525,13 @@ def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> Non
         caught.value.details
     )
     assert "t.csv:3" not in str(caught.value.details)
+
+
+def test_headers_of_two_people_may_differ_in_case(tmp_path: Path) -> None:
+    sheets = {"Anna": [["Clip", "Film", "Stimmung"], ["a1", "Alba", "ruhig"]]}
+    sheets["Ben"] = [["clip", "FILM ", "stimmung"], ["a1", "alba", "wild"]]
+    write_workbook(tmp_path / "t.xlsx", sheets)
+    said = typed_again(tmp_path, ["t.xlsx", "-o", "t"])
+    assert "read as columns of the first table: 'clip', 'FILM', 'stimmung'" in said
+    moods = [one.own for one in read_manifest("t", workspace=tmp_path).annotations]
+    assert moods == [{"Stimmung": "ruhig"}, {"Stimmung": "wild"}]
