@@ -348,6 +348,11 @@ def status(session: Session, stores: Sequence[str]) -> Result:
 @click.option(
     "-o", "--output", "out", required=True, type=FILE, help="File of the new script."
 )
+@click.option(
+    "--decode-first",
+    is_flag=True,
+    help="Keep the pictures first, by a second script without the options of sbatch.",
+)
 @force_option
 @run_options
 @click.pass_obj
@@ -357,6 +362,7 @@ def slurm(
     sbatch: Sequence[str],
     tasks: int,
     out: str,
+    decode_first: bool,
     force: bool,
     backbones: Sequence[str],
     retry_failed: bool,
@@ -374,13 +380,14 @@ def slurm(
     """Write a Slurm script whose tasks extract features together.
 
     The options are those of `obygaze extract run`; options of sbatch follow after --. Weights are
-    not downloaded. A task is queued again if it is preempted or its node fails; after a time
-    limit, submit the script again. Logs are in the folder logs of the workspace.
+    not downloaded. A task is queued again before its time ends, and if it is preempted or its node
+    fails. Logs are in the folder logs of the workspace. With --decode-first, NAME-frames.sh keeps
+    the pictures on CPUs, and the tasks begin when it has ended: the printed command submits both.
 
     Examples:
         obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
         obygaze extract slurm films -b clip-b16 --tasks 4 -o night.sh -- --gres gpu:1
-        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long
+        obygaze extract slurm films -b clip-b16 --tasks 4 -o night.sh --decode-first
     """
     from obygaze_features.extraction.slurm import write_slurm_script
 
@@ -405,6 +412,7 @@ def slurm(
         device=device,
         workers=workers,
         batch=batch,
+        decode_first=decode_first,
         force=force,
         workspace=session.root,
     )

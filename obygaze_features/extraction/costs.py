@@ -138,10 +138,20 @@ class Cost:
             return None
         return max(0.0, 1 - self.gpu_s * self.workers / self.core_s)
 
+    @property
+    def decode_first_s(self) -> tuple[float, float]:
+        """The seconds of the cores, and then of the GPU, if pictures are kept first."""
+        return self.core_s / self.workers, self.gpu_s
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts, bytes and seconds."""
-        seconds = {"seconds": self.seconds, "waits": self.waits}
-        return {**asdict(self), **seconds, "cores_needed": self.cores_needed}
+        return {
+            **asdict(self),
+            "seconds": self.seconds,
+            "waits": self.waits,
+            "decode_first_s": self.decode_first_s,
+            "cores_needed": self.cores_needed,
+        }
 
     def __str__(self) -> str:
         decoding = "no clip could be decoded"
@@ -171,9 +181,11 @@ class Cost:
             )
         lines.append(line)
         if self.waits:
+            cores_s, gpu_s = self.decode_first_s
             lines.append(
-                f"{self.cores_needed} cores would keep it busy; or decode first on the CPU, with"
-                " -b frames:NAME"
+                f"{self.cores_needed} cores would keep it busy; or decode first (-b frames:NAME, or"
+                f" extract slurm --decode-first): the cores for {clock(cores_s)}, then the"
+                f" {self.device} for {clock(gpu_s)}"
             )
         return "\n".join(lines)
 

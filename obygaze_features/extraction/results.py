@@ -212,20 +212,36 @@ def read_states(
 
 @dataclass(frozen=True)
 class SlurmScript:
-    """A script that was written, and the number of its tasks."""
+    """A script that was written, and the number of its tasks.
+
+    `before` is the script of the tasks that keep the pictures first; None: there are no such tasks.
+    """
 
     path: Path
     tasks: int
+    before: Path | None = None
 
     @property
     def command(self) -> str:
-        """The command that submits the script."""
-        return f"sbatch {shell_word(self.path)}"
+        """The command that submits the script, after the script that keeps the pictures."""
+        if self.before is None:
+            return f"sbatch {shell_word(self.path)}"
+        first = f"$(sbatch --parsable {shell_word(self.before)})"
+        return f"sbatch --dependency=afterany:{first} {shell_word(self.path)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the path of the script, its tasks, and the command that submits it."""
-        return {"script": str(self.path), "tasks": self.tasks, "command": self.command}
+        """Return the paths of the scripts, their tasks, and the command that submits them."""
+        return {
+            "script": str(self.path),
+            "before": None if self.before is None else str(self.before),
+            "tasks": self.tasks,
+            "command": self.command,
+        }
 
     def __str__(self) -> str:
-        tasks = count(self.tasks, "task")
-        return f"{self.path}: an array of {tasks}; to submit it: {self.command}"
+        arrays = f"{self.path}: an array of {count(self.tasks, 'task')}"
+        if self.before is not None:
+            arrays = (
+                f"{self.before}, {self.path}: two arrays of {count(self.tasks, 'task')}"
+            )
+        return f"{arrays}; to submit: {self.command}"

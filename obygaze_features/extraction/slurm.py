@@ -1,5 +1,7 @@
 """Write a Slurm script: an array of tasks that run `extract run` and fill the same stores.
 
+A second array may keep the pictures first, so that the GPUs of the tasks do not wait for decoding.
+
 No job is submitted or recorded: the stores alone show what is done.
 """
 
@@ -15,14 +17,17 @@ from typing import Literal
 
 import numpy as np
 
+from obygaze_features.backbones.cards import FRAMES_OF
 from obygaze_features.backbones.devices import AUTO_DEVICE, check_device_name
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import write_new
+from obygaze_features.core.files import write_all_new
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.extracting import TIMEOUT_S
 from obygaze_features.extraction.planning import (
+    ChosenBackbone,
+    ExtractionPlan,
     StorePlan,
     choose_backbones,
     plan_stores,
@@ -30,6 +35,7 @@ from obygaze_features.extraction.planning import (
 from obygaze_features.extraction.results import SlurmScript
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.layout import choose_block_rows
+from obygaze_features.video.decoded_clip import PictureView
 
 
 def write_slurm_script(
@@ -50,15 +56,18 @@ def write_slurm_script(
     device: str = AUTO_DEVICE,
     workers: int | None = None,
     batch: int | None = None,
+    decode_first: bool = False,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
     """Write a Slurm script whose tasks extract features together, as `extract` does.
 
     No weights are downloaded: `og.backbones.fetch` downloads missing weights. The exit codes of a
-    task are those of the command `extract run`. A task is queued again if it is preempted or its
-    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
-    workspace.
+    task are those of the command `extract run`. A task is queued again before its time ends, and if
+    it is preempted or its node fails. Logs are in the folder logs of the workspace.
+
+    With `decode_first`, a second script, NAME-frames.sh, keeps the pictures on CPUs. The tasks of
+    the script begin when all pictures are kept, and read these.
 
     Args:
         manifest: The clips, linked to their videos.
@@ -77,31 +86,89 @@ def write_slurm_script(
         device: Device that computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
         workers: Processes that decode or read clips.
         batch: Number of clips that are computed at once.
+        decode_first: Keep the pictures first, by a second script without the options of sbatch.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
-    from obygaze_features.core.rendering import render
-
     here = Workspace.of(workspace)
-    root = here.root.resolve()
     # A task may wait for days before it raises the errors of the plan: they are raised now.
     if device != AUTO_DEVICE:
         check_device_name(device)
     targets = choose_backbones(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
+    plan = _plan_tasks(manifest, targets, here, retry_failed=retry_failed, tasks=tasks)
+    of_decoding: dict[str, object] = {
+        "--timeout": timeout_s if timeout_s != TIMEOUT_S else None,
+        "--workers": workers,
+    }
+    of_computing: dict[str, object] = {
+        "--dtype": dtype if dtype != "float32" else None,
+        "--licence": licence or None,
+        "--device": device if device != AUTO_DEVICE else None,
+        "--batch": batch,
+    }
+    flags = {"--retry-failed": retry_failed, "--accept-damaged": accept_damaged}
+    run_words = _words_of_run(
+        manifest,
+        backbones,
+        arrays=arrays,
+        weights=weights,
+        stores=stores,
+        values=of_decoding | of_computing,
+        flags=flags,
+    )
+    name = "obygaze-" + re.sub(r"[^\w.-]", "-", plan.manifest)
+    path = Path(out)
+    scripts = {path: _script(here, name, tasks, run_words, sbatch)}
+    before = None
+    if decode_first:
+        frames = _frames_of(plan)
+        targets = choose_backbones(
+            frames, arrays=(), weights=(), stores=None, dtype="float32"
+        )
+        _plan_tasks(manifest, targets, here, retry_failed=retry_failed, tasks=tasks)
+        run_words = _words_of_run(
+            manifest,
+            frames,
+            arrays=(),
+            weights=(),
+            stores=None,
+            values=of_decoding,
+            flags=flags,
+        )
+        before = path.with_name(f"{path.stem}-frames{path.suffix}")
+        scripts[before] = _script(here, f"{name}-frames", tasks, run_words, ())
+    # Slurm starts no task whose log it cannot write.
+    (here.root.resolve() / "logs").mkdir(exist_ok=True)
+    write_all_new(
+        {place: text.encode("utf-8") for place, text in scripts.items()}, force=force
+    )
+    return SlurmScript(path, tasks, before)
+
+
+def _plan_tasks(
+    manifest: PathLike,
+    targets: Sequence[ChosenBackbone],
+    workspace: Workspace,
+    *,
+    retry_failed: bool,
+    tasks: int,
+) -> ExtractionPlan:
+    """Return the plan of the tasks; raise its errors, and one if a task would have no block."""
     plan = plan_stores(
-        read_manifest(manifest, workspace=here),
+        read_manifest(manifest, workspace=workspace),
         targets,
-        here,
+        workspace,
         retry_failed=retry_failed,
         is_elsewhere=True,
     )
     plan.refuse()
+    names = ", ".join(target.backbone for target in targets)
     n_blocks = max(_missing_blocks(store) for store in plan.stores)
     if not n_blocks:
         raise FixUsage(
-            "no features are missing, so the tasks would have nothing to compute"
+            f"nothing is missing of {names}, so the tasks would have nothing to compute"
         )
     if tasks > n_blocks:
         raise FixUsage(
@@ -109,38 +176,42 @@ def write_slurm_script(
             f" {tasks}",
             hint=f"use --tasks {n_blocks}",
         )
-    run_words = _words_of_run(
-        manifest,
-        backbones,
-        arrays=arrays,
-        weights=weights,
-        stores=stores,
-        values={
-            "--timeout": timeout_s if timeout_s != TIMEOUT_S else None,
-            "--dtype": dtype if dtype != "float32" else None,
-            "--licence": licence or None,
-            "--device": device if device != AUTO_DEVICE else None,
-            "--workers": workers,
-            "--batch": batch,
-        },
-        flags={"--retry-failed": retry_failed, "--accept-damaged": accept_damaged},
-    )
-    logs = root / "logs"
+    return plan
+
+
+def _frames_of(plan: ExtractionPlan) -> list[str]:
+    """Return the backbones frames:NAME that keep the pictures of a plan, each view once."""
+    names: dict[PictureView, str] = {}
+    for store in plan.stores:
+        if isinstance(store.view, PictureView):
+            names.setdefault(store.view, f"{FRAMES_OF}{store.target.backbone}")
+    if not names:
+        raise FixUsage("--decode-first: no backbone takes pictures")
+    return list(names.values())
+
+
+def _script(
+    workspace: Workspace,
+    name: str,
+    tasks: int,
+    run_words: Sequence[str],
+    sbatch: Sequence[str],
+) -> str:
+    """Return the script of an array of tasks that call `extract run` with these words."""
+    from obygaze_features.core.rendering import render
+
+    root = workspace.root.resolve()
     words = [*_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
-    text = render(
+    return render(
         "slurm.sh",
         "obygaze_features.extraction",
-        name="obygaze-" + re.sub(r"[^\w.-]", "-", plan.manifest),
+        name=name,
         tasks=tasks,
-        log=_for_sbatch(f"{_as_pattern(logs)}/%x-%A_%a.log"),
+        log=_for_sbatch(f"{_as_pattern(root / 'logs')}/%x-%A_%a.log"),
         sbatch_options=" ".join(map(_for_sbatch, sbatch)),
         folder=_one_line(shell_word(Path.cwd())),
         command=_one_line(shlex.join(words)),
     )
-    # Slurm starts no task whose log it cannot write.
-    logs.mkdir(exist_ok=True)
-    write_new(Path(out), text.encode("utf-8"), force=force)
-    return SlurmScript(Path(out), tasks)
 
 
 def _words_of_run(

@@ -65,3 +65,44 @@ def test_a_slurm_array(ws: Workspace, slurm: Slurm) -> None:
     states = mine.wait_for_end(job)
     assert set(states.values()) == {"COMPLETED"}, ws.path("logs")
     assert_whole_and_as_undisturbed(ws)
+
+
+@pytest.mark.check("a real Slurm")
+def test_pictures_are_kept_before_the_tasks_that_compute(
+    ws: Workspace, slurm: Slurm
+) -> None:
+    """A task of the second array is stopped as before the end of its time, and queued again."""
+    begin_with_counting_model(ws)
+    mine = slurm.with_command(ws.path("bin"))
+    line = EXTRACT.replace("run", "slurm") + " --tasks 2 -o night.sh --decode-first"
+    done = ws.process(f"{line} -- --cpus-per-task 1", env=mine.environment)
+    command = done.text.split("to submit: ")[1].strip()
+    frames, night = (ws.path(name) for name in ("night-frames.sh", "night.sh"))
+    first = mine.call("sbatch", "--parsable", "--hold", str(frames))
+    assert command == (
+        "sbatch --dependency=afterany:$(sbatch --parsable night-frames.sh) night.sh"
+    )
+    job = mine.call(
+        "sbatch",
+        "--parsable",
+        f"--dependency=afterany:{first}",
+        "--export=ALL,HOLD_AT=1",
+        str(night),
+    )
+    mine.call("scontrol", "release", first)
+    assert set(mine.states(job).values()) == {"PENDING"}
+    assert set(mine.wait_for_end(first).values()) == {"COMPLETED"}
+    wait_until(lambda: clips_begun(ws) > 0)
+    assert any(path.is_dir() for path in ws.path("stores").glob("films.frames-4x*"))
+    mine.call("scancel", "--batch", "--signal=USR1", f"{job}_0")
+    ws.write("go", "")
+    reason = ("squeue", "--noheader", "--format=%r", f"--jobs={job}_0")
+    wait_until(lambda: mine.call(*reason) == "BeginTime")
+    # Slurm would wait for two minutes.
+    mine.call("scontrol", "update", f"JobId={job}_0", "StartTime=now")
+    states = mine.wait_for_end(job)
+    logs = "".join(path.read_text("utf-8") for path in ws.path("logs").glob("*.log"))
+    assert set(states.values()) == {"COMPLETED"}, logs
+    assert_whole_and_as_undisturbed(ws)
+    assert "kept frames are read" in logs
+    assert "stopped by SIGUSR1" in logs

@@ -10,7 +10,17 @@
 #SBATCH {{ sbatch_options }}
 {% endif %}
 
-# Each task extracts blocks that are missing and that no other task is at. To resume after a time
-# limit, a failed node or scancel, submit this script again.
+# Each task extracts blocks that are missing and that no other task is at. A minute before its time
+# ends, it stops after its batch (75), and is queued again, at most ten times. To resume after a
+# failed task or scancel, submit this script again.
 cd {{ folder }} || exit 1
-exec {{ command }}
+trap 'kill -USR1 "$!"' USR1
+{{ command }} &
+# The signal ends the first wait.
+wait "$!"
+wait "$!"
+code=$?
+if [ "$code" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

@@ -1,10 +1,13 @@
+import os
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
 from support.extraction import film_folder, keep_manifest
+from support.servers import wait_until
 
 from obygaze_features.backbones import weights
 from obygaze_features.core.errors import FixUsage
@@ -42,14 +45,19 @@ def refused(*words: str) -> str:
 
 
 def words_of_task(lines: list[str]) -> list[str]:
-    """The words of the command of a task, without `exec` and program."""
-    words = shlex.split(lines[-1])
-    assert words[0] == "exec"
-    return words[words.index("-C") :]
+    """The words of the command of a task, without the program and the final &."""
+    words = shlex.split(lines[place_of_cd(lines) + 2])
+    assert words[-1] == "&"
+    return words[words.index("-C") : -1]
+
+
+def place_of_cd(lines: list[str]) -> int:
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("cd "))
+    return place
 
 
 def test_the_whole_script(here: Path) -> None:
-    options = ("--device", "cuda", "--workers", "3")
+    options = ("--workers", "3", "--device", "cuda")
     lines = script(*options, "--", "--gres", "gpu:1", "--time=8:00:00", "-p", "long")
     assert [line for line in lines if line.startswith("#")] == [
         "#!/bin/bash",
@@ -63,10 +71,65 @@ def test_the_whole_script(here: Path) -> None:
         "#SBATCH --gres gpu:1 --time=8:00:00 -p long",
         *(line for line in lines if line.startswith("# ")),
     ]
-    assert lines[-2] == f"cd {here} || exit 1"
-    assert words_of_task(lines) == ["-C", str(here), "extract", "run", *RUN, *options]
+    assert lines[place_of_cd(lines)] == f"cd {here} || exit 1"
+    assert words_of_task(lines)[2:] == ["extract", "run", *RUN, *options]
     assert (here / "logs").is_dir()
     subprocess.run(["bash", "-n", "night.sh"], check=True)
+
+
+def test_a_script_that_keeps_pictures_first(here: Path) -> None:
+    """The options of the networks and of sbatch are not those of the first script."""
+    options = ("--workers", "3", "--retry-failed")
+    words = ("--dtype", "bfloat16", *options, "--decode-first")
+    lines = script(*words, "--", "--gres", "gpu:1")
+    assert words_of_task(lines)[-5:] == [
+        "--workers",
+        "3",
+        "--dtype",
+        "bfloat16",
+        options[2],
+    ]
+    frames = (here / "night-frames.sh").read_text("utf-8").splitlines()
+    run = ["films", "-b", "frames:descriptors", *options]
+    assert words_of_task(frames) == ["-C", str(here), "extract", "run", *run]
+    assert "#SBATCH --job-name=obygaze-films-frames" in frames
+    assert not any("gpu" in line for line in frames)
+    call_obygaze("extract", "run", "films", "-b", "frames:descriptors").ok()
+    (here / "night-frames.sh").unlink()
+    (here / "night.sh").unlink()
+    assert "nothing is missing of frames:descriptors" in refused(
+        "--tasks", "2", "--decode-first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "is_queued"),
+    [(75, "9", True), (75, "10", False), (3, "0", False)],
+)
+def test_a_task_is_queued_again_if_it_was_stopped(
+    code: int, restarts: str, is_queued: bool, here: Path
+) -> None:
+    """The signal goes to the shell, which passes it on and waits for the program."""
+    lines = script()
+    place = place_of_cd(lines) + 2
+    lines[place] = (
+        f"(trap 'exit {code}' USR1; touch begun; while :; do sleep .05; done) &"
+    )
+    Path("night.sh").write_text("\n".join(lines), "utf-8")
+    program = here / "scontrol"
+    program.write_text('#!/bin/sh\necho "$@" > queued.txt\n', "utf-8")
+    program.chmod(0o755)
+    variables = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": restarts}
+    path = f"{here}:{os.environ['PATH']}"
+    shell = subprocess.Popen(
+        ["bash", "night.sh"], env=os.environ | variables | {"PATH": path}
+    )
+    wait_until((here / "begun").exists, "the task")
+    shell.send_signal(signal.SIGUSR1)
+    assert shell.wait(20) == code
+    queued = here / "queued.txt"
+    assert queued.exists() == is_queued
+    assert not is_queued or queued.read_text("utf-8") == "requeue 7\n"
 
 
 def test_odd_names_reach_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +141,7 @@ def test_odd_names_reach_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     plain = [line.replace('"--output=', '--output="') for line in lines]
     assert f'#SBATCH --output="{log}"' in plain
     assert r'#SBATCH --comment "a \"b\\c\"" -A lab' in lines
-    cd, name, *_ = shlex.split(lines[-2])
+    cd, name, *_ = shlex.split(lines[place_of_cd(lines)])
     assert (cd, name) == ("cd", str(folder))
     assert words_of_task(lines)[:2] == ["-C", str(folder)]
 
