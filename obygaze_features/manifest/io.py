@@ -532,6 +532,7 @@ _OWN_CELLS = ("clip_id", "start_s", "end_s")
 # The rows that are read at once as columns: so few that they are gone before the garbage collector
 # of Python looks at them, which would take longer than to read them.
 _MOST_ROWS = 200
+_FEWEST_ROWS = 4
 
 
 class _SharedFacts(NamedTuple):
@@ -614,7 +615,9 @@ class _ClipReader:
                     facts = self._facts_of_cells.get(shared)
                 lines = [line for line, _ in records]
                 own = [own_cells(cells) for _, cells in records]
-                if facts is None or not self._add_valid(facts, lines, own):
+                # A few rows are read sooner one by one.
+                are_few = len(records) < _FEWEST_ROWS
+                if facts is None or are_few or not self._add_valid(facts, lines, own):
                     for line, cells in records:
                         self.read(table.row(line, cells))
 
