@@ -364,7 +364,9 @@ def figure_of_differences(run: Run) -> Figure | None:
     rows = [row._replace(chance=0.0) for row in rows]
     legend: dict[str, Look] = {}
     colors = {row.color for row in rows}
-    for color, name in (("model", "difference"), ("baseline", "not shown")):
+    has_p = any(math.isfinite(row["p"]) for row in asked_differences(run))
+    not_shown = "not shown" if has_p else "not tested"
+    for color, name in (("model", "difference"), ("baseline", not_shown)):
         if color in colors:
             legend[name] = (color, DOT, {})
     legend[f"{100 * CONFIDENCE:g} % interval"] = ("model", DOT, ACROSS)

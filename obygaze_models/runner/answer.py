@@ -63,19 +63,33 @@ def view_text(run: Run) -> str:
 
 
 def clips_text(run: Run) -> str:
-    """Return the numbers of clips and films of a run, its manifest, its view, and data.where."""
+    """Return the numbers of clips and films of a run, its manifest, its view, and data.where.
+
+    The clips are those that are tested, if all results of the answer tested the same clips.
+    """
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"]
-    text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
-    n_tested = {cell.clips for cell in asked_results(run)}
-    if len(n_tested) == 1 and n_tested != {n_clips}:
-        text = f"{n_tested.pop():,} of {text}"
+    name = f"manifest {manifest['name']}"
+    text = _clips(n_clips)
     if run.has_films:
         text += f" of {count(manifest['n_films'], 'film')}"
-    words = [text, f"manifest {manifest['name']}", view_text(run)]
+    tested = {cell.test_set: cell for cell in asked_results(run)}
+    if len(tested) == 1:
+        (cell,) = tested.values()
+        text = _clips(cell.clips)
+        if run.has_groups:
+            text += f" of {count(cell.films, run.unit)}"
+        if cell.clips != n_clips:
+            name += f" ({_clips(n_clips)})"
+    words = [text, name, view_text(run)]
     where = run.protocol["data"]["where"]
     words.append(where and f"only {where}")
     return ", ".join(filter(None, words))
+
+
+def _clips(n_clips: int) -> str:
+    """Return the number of clips in words, such as `1,914 clips`."""
+    return "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
 
 
 def array_text(run: Run) -> str:
@@ -282,8 +296,8 @@ def held_out_text(run: Run) -> str:
         return f"models were trained on other clips of the same {run.units}"
     if not run.has_groups:
         return ""
-    if run.is_of_saved_model and asked:
-        return f"tested on {count(asked[0].films, run.unit)} that the model never saw"
+    if run.is_of_saved_model:
+        return f"the model never saw these {run.units}"
     return f"each {run.unit} is tested by models that never saw it"
 
 

@@ -14,7 +14,7 @@ from obygaze_models.evaluation.basis import (
 )
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
 from obygaze_models.evaluation.metrics import AP, RANKING_METRICS
-from obygaze_models.evaluation.results import LEAST_CLIPS
+from obygaze_models.evaluation.results import BETTER, LEAST_CLIPS
 from obygaze_models.protocols.schedule import LEAVES_OUT_GROUPS, SPLIT_KINDS
 from obygaze_models.runner.answer import (
     asked_results,
@@ -32,7 +32,7 @@ ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 ON_FIRST_SCREEN = (
     *ON_BOTH_SIDES,
     "clips as films",  # films may be on both sides
-    *("few films", "no interval", "folds of several films"),
+    *("few films", "no interval", "one ranking", "folds of several films"),
     # removed clips
     *("missing features", "skipped folds", "never validated"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
@@ -152,12 +152,12 @@ def _few_films(run: Run) -> Iterator[str]:
         known = films_with_value(of_few, run.unit)
         if not known:
             n_tested = number_range([tested for _, tested in of_few])
-            known = f"{n_tested} {run.units} are tested"
+            known = f"the values are of {n_tested} {run.units}"
         said = f"{known[0].upper()}{known[1:]}"
         if len(of_few) < len(counts):
             said = f"In {len(of_few)} of {count(len(counts), 'result')}, {known}"
         yield (
-            f"{said}; values of so few {run.units} depend on chance, and may not hold for other"
+            f"{said}: values of so few {run.units} depend on chance, and may not hold for other"
             f" {run.units}."
         )
 
@@ -192,6 +192,24 @@ def why_no_interval(cell: ResultRows, run: Run) -> str:
             f" needs {LEAST_CLIPS} clips of each class and {LEAST_GROUPS} {run.units}"
         )
     return f"the values do not differ from {run.unit} to {run.unit}"
+
+
+def _one_ranking(run: Run) -> Iterator[str]:
+    """Yield why an interval contains the value of a random order although p is small.
+
+    A saved model is tested on all films in one ranking, in which the clips of different films are
+    compared, too.
+    """
+    metric = compared_metric(run)
+    for cell in asked_results(run):
+        row = cell.row(metric)
+        if row["verdict"] == BETTER and row["low"] <= row["random"]:
+            yield (
+                f"p is of the order of clips within each {run.unit}. The value and its interval are"
+                f" of one ranking of all clips, in which the scores of different {run.units} are"
+                " compared, too."
+            )
+            return
 
 
 def _positive_folds(run: Run) -> Iterator[str]:
@@ -341,6 +359,7 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "skipped folds": _skipped_folds,
     "never validated": _never_validated,
     "folds of several films": _folds_of_several_films,
+    "one ranking": _one_ranking,
     "positive folds": _positive_folds,
     "picked": _picked,
     "missing features": _missing_features,

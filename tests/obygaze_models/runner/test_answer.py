@@ -385,9 +385,21 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
     tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
     run = run_of(tmp_path, tests, ENDS, f"report.primary={primary}")
     said = limits(run).get("few films", "")
-    named = "There is a value for 3 of 12 films;"
+    named = "There is a value for 3 of 12 films:"
     assert (named in said) == is_warned
     assert bool(said) == is_warned
+
+
+@pytest.mark.parametrize(
+    ("low", "p", "is_said"), [(0.3, 0.04, True), (0.85, 0.04, False), (0.3, 0.3, False)]
+)
+def test_an_interval_with_chance_beside_a_small_p_is_explained(
+    tmp_path, low, p, is_said
+) -> None:
+    rows = [{**ENDS[0], "low": low}, difference(0.1, 0.4, p)]
+    rows[1]["against_store"] = ""
+    tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
+    assert ("one ranking" in limits(run_of(tmp_path, tests, rows))) == is_said
 
 
 def test_other_limits_are_said(tmp_path: Path) -> None:
