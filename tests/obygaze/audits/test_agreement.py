@@ -260,9 +260,8 @@ def test_each_distance_is_that_of_the_package(seed: int, distance: str) -> None:
                 part, value_domain=domain, level_of_measurement=distance
             )
             assert row["alpha"] == close(float(expected)), (column, row)
-        shown = present(found, "t")
-        assert f"annotators ({distance} distance): " in str(shown)
-        assert f"({distance} distance)" in shown.page()
+        assert f"annotators ({distance} distance): " in str(present(found, "t"))
+    assert f"({distance} distance)" in present(found, "t").page()
 
 
 def test_words_without_an_order_have_only_the_nominal_distance(tmp_path: Path) -> None:
