@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from pygments.lexers.special import TextLexer
@@ -88,14 +89,9 @@ CONTENTS = {
     },
     "docs/api": {
         "": [
-            *("api/obygaze", "api/manifest", "api/store", "api/video", "api/backbones"),
-            *(
-                "api/extraction",
-                "api/models",
-                "api/evaluation",
-                "api/protocols",
-                "api/zoo",
-            ),
+            *("api/obygaze", "api/manifest", "api/store", "api/estimators", "api/run"),
+            *("api/video", "api/backbones", "api/extraction", "api/models"),
+            *("api/evaluation", "api/protocols", "api/zoo"),
             "api/report",
             "api/films",
             "api/audits",
@@ -119,6 +115,7 @@ def setup(app: Sphinx) -> None:
     app.add_lexer("csv", TextLexer)
     app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_foreign_members)
+    app.connect("autodoc-process-signature", shorten_signature)
     app.connect("autodoc-process-docstring", keep_first_line, priority=400)
 
 
@@ -138,6 +135,20 @@ def skip_foreign_members(
     if not home.startswith(project) or type(member).__name__ == "_tuplegetter":
         return True
     return None
+
+
+def shorten_signature(
+    app: Sphinx, kind: str, name: str, member: Any, options: Any, *shown: str | None
+) -> tuple[str, None] | None:
+    """Leave out the types of parameters that have limits, because these make them unreadable."""
+    if kind != "class" or "Annotated[" not in (shown[0] or ""):
+        return None
+    signature = inspect.signature(member)
+    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    bare_signature = signature.replace(
+        parameters=bare, return_annotation=signature.empty
+    )
+    return str(bare_signature), None
 
 
 def keep_first_line(
