@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from operator import itemgetter, lt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -532,7 +532,6 @@ _OWN_CELLS = ("clip_id", "start_s", "end_s")
 # The rows that are read at once as columns: so few that they are gone before the garbage collector
 # of Python looks at them, which would take longer than to read them.
 _MOST_ROWS = 200
-_FEWEST_ROWS = 4
 
 
 class _SharedFacts(NamedTuple):
@@ -595,47 +594,38 @@ class _ClipReader:
         self._shared = [name for name in self.blank if name not in _OWN_CELLS]
         self._shared_cells = itemgetter(*self._shared)
         self._facts_of_cells: dict[tuple[str, ...], _SharedFacts] = {}
+        # Those that the times of a row need not agree with.
+        self._plain_facts: dict[tuple[str, ...], _SharedFacts] = {}
 
     def read_own(self, table: OwnTable) -> None:
         """Read all rows of a table that obygaze wrote.
 
-        Consecutive rows that differ in their ids and times only are read as columns, which takes a
-        third of the time.
+        Rows whose shared cells were read before are read as columns, which takes less time.
         """
-        places = [table.names.index(name) for name in self._shared]
-        own_places = [table.names.index(name) for name in _OWN_CELLS]
-        shared_cells = itemgetter(*places)
-        own_cells = itemgetter(*own_places)
-        for shared, run in groupby(table.records, lambda of: shared_cells(of[1])):
-            while records := [*islice(run, _MOST_ROWS)]:
-                facts = self._facts_of_cells.get(shared)
-                if facts is None:
-                    # The first row of a run says whether the cells that all share are valid.
-                    self.read(table.row(*records.pop(0)))
-                    facts = self._facts_of_cells.get(shared)
-                lines = [line for line, _ in records]
-                own = [own_cells(cells) for _, cells in records]
-                # A few rows are read sooner one by one.
-                are_few = len(records) < _FEWEST_ROWS
-                if facts is None or are_few or not self._add_valid(facts, lines, own):
-                    for line, cells in records:
-                        self.read(table.row(line, cells))
+        shared_cells = itemgetter(*[table.names.index(name) for name in self._shared])
+        own_cells = itemgetter(*[table.names.index(name) for name in _OWN_CELLS])
+        while records := [*islice(table.records, _MOST_ROWS)]:
+            facts = [self._plain_facts.get(shared_cells(cells)) for _, cells in records]
+            lines = [line for line, _ in records]
+            own = [own_cells(cells) for _, cells in records]
+            if not self._add_valid(facts, lines, own):
+                for line, cells in records:
+                    self.read(table.row(line, cells))
 
     def _add_valid(
         self,
-        facts: _SharedFacts,
+        facts: Sequence[_SharedFacts | None],
         lines: Sequence[int],
         own_cells: Sequence[tuple[str, str, str]],
     ) -> bool:
-        """Add the clips of rows that share their facts, if all of these rows are surely valid.
+        """Add the clips of rows, if all of these rows are surely valid.
 
         Return whether the clips were added. Else the rows are read one by one, and each violation
         gets its line.
         """
-        if not lines or facts.needs_times:
-            return not lines
+        known = [of_row for of_row in facts if of_row is not None]
         ids, starts, ends = zip(*own_cells, strict=True)
-        if not all(map(ID.fullmatch, ids)):
+        if len(known) < len(ids) or not all(map(ID.fullmatch, ids)):
             return False
         if len({*ids}) < len(ids) or not self._line_of.keys().isdisjoint(ids):
             return False
@@ -645,8 +635,8 @@ class _ClipReader:
         if max(ends_s) == math.inf or not all(map(lt, starts_s, ends_s)):
             return False
         self._line_of.update(zip(ids, lines, strict=True))
-        for clip_id, start_s, end_s in zip(ids, starts_s, ends_s, strict=True):
-            self.clips.append(facts.clip(clip_id, start_s, end_s))
+        for of_row, *own in zip(known, ids, starts_s, ends_s, strict=True):
+            self.clips.append(of_row.clip(*own))
         return True
 
     def read(self, row: TableRow) -> None:
@@ -664,6 +654,8 @@ class _ClipReader:
             facts = self._read_shared(row)
             if len(row.violations) == n_violations:
                 self._facts_of_cells[key] = facts
+                if not facts.needs_times:
+                    self._plain_facts[key] = facts
         start_s, end_s = _span(row, "start_s", "end_s")
         clip = facts.clip(row["clip_id"], start_s, end_s)
         self.clips.append(clip)
