@@ -458,8 +458,9 @@ def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
 
     Args:
         manifest: The manifest.
-        columns: The columns that the user names. Without them, the columns are the levels, the
-            concepts, and those that the header lists; any other column of the user is an error.
+        columns: The columns that the user names; `watched` is always among them. Without them, the
+            columns are the levels, the concepts, and those that the header lists; any other column
+            of the user is an error.
     """
     stated = [LEVEL, CONCEPTS_COLUMN, *annotated_columns(manifest)]
     known = dict.fromkeys((*stated, *own_columns(manifest.columns)))
@@ -473,7 +474,7 @@ def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
             hint="rename the column in the table, and import it again",
         )
     if columns:
-        return [name for name in known if name in columns]
+        return [name for name in known if name in (*columns, WATCHED)]
     words_of: dict[str, set[str]] = {name: set() for name in stated}
     for _, _, cells in rows_of_people(manifest):
         for name, words in words_of.items():

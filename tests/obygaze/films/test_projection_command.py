@@ -220,3 +220,21 @@ def test_a_film_that_was_watched_without_a_level(said: str, tmp_path: Path) -> N
     else:
         assert done.code == 1
         assert "these marks give no clip a label" in done.stderr
+
+
+def test_what_was_watched_counts_although_another_column_is_named(tmp_path) -> None:
+    said = {"annotator": "ada", "watched": ""}
+    clips_of_film = (
+        Clip("a-1", "a", None, "", 0.0, 1.0, "S", extra=said),
+        Clip("a-2", "a", None, "", 0.0, 2.0, extra={**said, "watched": "watched"}),
+        Clip("a-3", "a", None, "", 3.0, 4.0, extra={"annotator": "ben", "watched": ""}),
+    )
+    columns = ("annotator", "watched")
+    coded = Manifest("coded", Header("films"), clips_of_film, columns=columns)
+    write_manifest(coded, tmp_path / "manifests" / "coded.toml")
+    cut = {"every": Fraction(1), "columns": ("level",), "rule": "highest"}
+    made = project_marks("coded", **cut, name="labels", workspace=tmp_path)
+    levels = [clip.level for clip in made.manifest]
+    assert levels[0] == "S"
+    # Ada has seen two seconds, so that the others are not EN.
+    assert levels[2:] == ["", ""]
