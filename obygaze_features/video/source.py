@@ -285,14 +285,10 @@ class VideoSource(PacketReader):
 
         Some errors are found only when a delayed picture is output, or when a picture that needs
         the damaged one is decoded. AV1 keeps pictures that are shown or used later, in any order.
-        A decoder of MPEG-4 that reorders nothing reports everything at once.
         """
         if self.codec == "av1":
             return _STORED_BY_AV1
-        depth = int(self.decoder.reorder_depth)
-        if self.codec == "mpeg4" and depth == 0:
-            return 0
-        return depth + 1
+        return int(self.decoder.reorder_depth) + 1
 
     def read_geometry(self) -> None:
         """Decode the first picture that can be decoded, and set the geometry from it."""

@@ -99,6 +99,15 @@ def test_damage_is_marked_whatever_is_asked_for(film, how, seed, tmp_path) -> No
         assert (n_doubtful == 0) == (how in INTACT_KINDS)
 
 
+def test_a_time_that_is_wrong_is_seen_by_the_picture_after_it(tmp_path: Path) -> None:
+    """Nothing is reported: only the next picture of MPEG-4 shows that a time is wrong."""
+    whole = whole_film(film_of("mpeg4 no-b nut uneven"), tmp_path)
+    assert whole is not None
+    path = change(whole.path, tmp_path / "damaged.nut", "file-flip", 8219)
+    with pytest.raises(BadVideo, match="order"):
+        decode_clip(path, PictureView(1), ranks=[32])
+
+
 def test_a_lost_packet_spoils_no_other_group(tmp_path: Path) -> None:
     whole = whole_film(film_of("h264 reordered mkv 25"), tmp_path)
     assert whole is not None
