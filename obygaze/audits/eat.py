@@ -81,7 +81,7 @@ def audit_eat(
 ) -> Audit:
     """Test whether one group of clips is closer to some words than another group.
 
-    The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
+    The p-value is exact if all permutations can be tried. If a film has clips of both groups, the
     reported p-value exchanges clips only within films. The p-value across films is shown next to
     it, with a sentence that explains the difference. If clips of a film overlap, or lie less than
     their own length apart in the manifest, the groups are moved along the clips of each film

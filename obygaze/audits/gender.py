@@ -78,7 +78,9 @@ def audit_gender_score(
     violations = Violations(path)
     read = read_table(path, required=COLUMNS, violations=violations)
     hint = "make the table with obygaze audit caption-scores"
-    violations.raise_if_any("this is not a table of captions in both wordings", hint)
+    violations.raise_if_any(
+        "expected each caption with both words, man and woman", hint
+    )
     estimates: list[GenderEstimate] = []
     for row in read.rows:
         try:

@@ -186,7 +186,7 @@ class Audit:
 
         Args:
             table: The file for the table: .csv at full precision, or .tex for LaTeX.
-            figure: Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.
+            figure: Draw PATH.svg and PATH.png, or only PATH if it ends in .svg, .png or .pdf.
             report: The HTML file for a page with the answers, the figure and the table.
             force: Replace files that have other contents.
         """

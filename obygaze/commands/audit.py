@@ -47,7 +47,7 @@ def audit_files(function: F) -> F:
             "--figure",
             type=NAME,
             metavar="PATH",
-            help="Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.",
+            help="Draw PATH.svg and PATH.png, or only PATH if it ends in .svg, .png or .pdf.",
         ),
         click.option(
             "--report",
@@ -298,7 +298,7 @@ def eat(
 ) -> Result:
     """Test which of two groups of clips is closer to some words.
 
-    The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
+    The p-value is exact if all permutations can be tried. If a film has clips of both groups, the
     reported p-value exchanges clips only within films. The p-value across films is shown next to
     it, with a sentence that explains the difference. If clips of a film overlap, or lie less than
     their own length apart in the manifest, the groups are moved along the clips of each film
@@ -412,7 +412,7 @@ def maps(
     "--word",
     "meanings",
     metavar="OLD=NEW",
-    help="NA=? for not known, NA=NA for an answer.",
+    help="Write NA=? if NA means not known, NA=NA if it is an answer.",
 )
 @audit_outputs
 @click.pass_obj
@@ -479,7 +479,7 @@ def captions(
     "--word",
     "words",
     metavar="OLD=NEW",
-    help="NA=? for not known, NA=NA for an answer.",
+    help="Write NA=? if NA means not known, NA=NA if it is an answer.",
 )
 @audit_outputs
 @click.pass_obj
@@ -712,7 +712,7 @@ def mediaeval(
     "--word",
     "words",
     metavar="OLD=NEW",
-    help="NA=? for not known, NA=NA for an answer.",
+    help="Write NA=? if NA means not known, NA=NA if it is an answer.",
 )
 @audit_outputs
 @click.pass_obj

@@ -78,11 +78,11 @@ def train(
 ) -> Result:
     """Train, test and save one model.
 
-    The metrics are from fits with the same settings or choices, tested on unseen films. The saved
+    The metrics come from other fits with the same settings, tested on unseen films. The saved
     model is then trained on all clips. `obygaze models kinds` lists the settings of model types,
     `obygaze protocols show honest-negatives --all` the keys of the protocol. MODEL may also be a
-    class of scikit-learn whose fit is arrays and numbers, such as sklearn.naive_bayes.GaussianNB.
-    Others can be tested with `run`, but not saved.
+    class of scikit-learn that keeps only arrays and numbers, such as
+    sklearn.naive_bayes.GaussianNB. Others can be tested with `run`, but not saved.
 
     Examples:
         obygaze train ridge --store films.xclip --manifest films --task 'rating>=2'

@@ -203,7 +203,7 @@ def import_(
     show_default="the window",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Pictures from the start of a window to the next start.",
+    help="Number of pictures from the start of a window to the start of the next.",
 )
 @click.option(
     "--seconds",
@@ -216,7 +216,7 @@ def import_(
     show_default="the window",
     metavar="SECONDS",
     type=FiniteFloat(min=0, min_open=True),
-    help="Seconds from the start of a window to the next start.",
+    help="Seconds from the start of a window to the start of the next.",
 )
 @force_option
 @click.pass_obj
@@ -377,8 +377,8 @@ def show(
     "--figure",
     metavar="PATH",
     type=NAME,
-    help="Draw the counts of levels and concepts as PATH.svg and PATH.png; a PATH with "
-    ".svg, .png or .pdf is one file.",
+    help="Draw the counts of levels and concepts as PATH.svg and PATH.png, or only as "
+    "PATH if it ends in .svg, .png or .pdf.",
 )
 @force_option
 @click.pass_obj
@@ -418,7 +418,7 @@ def stats(
     "--film",
     "film_names",
     metavar="FILM=FILE",
-    help="The file of a film that has another name: 'Night Train=night_train_1954'.",
+    help="The name of a film's file, if it differs from the film: 'Night Train=night_train_1954'.",
 )
 @click.pass_obj
 def link(
@@ -503,7 +503,7 @@ def join(
     """Add the columns of a table.
 
     The table needs a column clip_id, or --map clip_id=COLUMN. Several values of a clip, in one cell
-    or in several rows, are joined with '|', and an expression tests each: joy in emotions. If the
+    or in several rows, are joined with '|', and 'joy in emotions' tests each of them. If the
     table has films or times, they must equal those of the clip.
 
     A table of films needs movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a

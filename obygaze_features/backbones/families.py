@@ -311,7 +311,7 @@ def _wave_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
 
 
 _MEL_SAMPLES = 480_000
-"""Samples of a mel spectrogram: 30 s for Whisper, 10 s for CLAP."""
+"""Sound samples of a mel spectrogram: 30 s at the rate of Whisper, 10 s at that of CLAP."""
 _LEAST_POWER = 1e-10
 
 

@@ -117,9 +117,9 @@ def write_windows(
         films: A folder of films, or a manifest whose clips are linked to films.
         name: Name of the new manifest.
         window: Length of a window, in pictures.
-        stride: Pictures from the start of a window to the next start.
+        stride: Number of pictures from the start of a window to the start of the next.
         seconds: Length of a window, in seconds.
-        every: Seconds from the start of a window to the next start.
+        every: Seconds from the start of a window to the start of the next.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """

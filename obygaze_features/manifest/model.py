@@ -491,16 +491,14 @@ class Manifest:
                 names.update(clip.concepts or [clip.movie_id])
         if not n_of_level:
             return ""
-        problem = "without concepts"
-        if have_concepts:
-            problem = "without a visual concept"
-        verb = "counts" if n_of_level.total() == 1 else "count"
         levels = [f"{n_of_level[one]} {one}" for one in LEVELS if n_of_level[one]]
-        about = [", ".join(levels), few(sorted(names - {""}), 3)]
-        return (
-            f"{count(n_of_level.total(), 'clip')} {problem}"
-            f" ({'; '.join(filter(None, about))}) {verb} as EN in the visual view"
-        )
+        is_one = n_of_level.total() == 1
+        said = f"{count(n_of_level.total(), 'clip')} ({', '.join(levels)})"
+        said += " has" if is_one else " have"
+        said += " no concept that can be seen" if have_concepts else " no concept"
+        named = few(sorted(names - {""}), 3)
+        said += f" ({named})" if named else ""
+        return f"{said}, so {'it counts' if is_one else 'they count'} as EN in the visual view"
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:
         """Return the manifest with a new or replaced extra column.

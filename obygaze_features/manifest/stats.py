@@ -324,8 +324,8 @@ def draw_stats(
 
     Args:
         stats: The counts.
-        figure: Draw the counts of levels and concepts as PATH.svg and PATH.png; a PATH with .svg,
-            .png or .pdf is one file.
+        figure: Draw the counts of levels and concepts as PATH.svg and PATH.png, or only as PATH if
+            it ends in .svg, .png or .pdf.
         force: Replace the output if it exists.
     """
     if figure is None:

@@ -41,8 +41,8 @@ REASONS = {
     "truncated": "",
     "outside": "use a part that lies within the video",
     "too-long": "use an end within the video, in seconds, or no end",
-    "clock": "write the film with one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
-    "order": "write the file again, such as with: ffmpeg -i FILE NEW.mkv",
+    "clock": "write the film again, with one count of times: ffmpeg -i FILE -c copy NEW.mkv",
+    "order": "write the file again: ffmpeg -i FILE NEW.mkv",
     "damaged": "",
     "too-large": "use a smaller --count",
     "shape": "cut the file where the size of its pictures changes, and link each part as a"

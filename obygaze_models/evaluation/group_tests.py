@@ -125,7 +125,10 @@ class GroupTest:
                 f"between films from a difference between {self.x} and {self.y}."
             )
         if self.p_across is None:
-            return f"Groups are moved along films, because items depend on each other. {shared}"
+            return (
+                "The groups are moved along each film, because its clips depend on each other."
+                f" {shared}"
+            )
         finding = "Both ways of exchanging items agree"
         if self.p_across < ALPHA <= self.p:
             finding = "The difference is between films"

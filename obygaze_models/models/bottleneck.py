@@ -18,6 +18,7 @@ from obygaze_models.models.concepts import (
 from obygaze_models.models.estimator import (
     Classifier,
     check_training_rows,
+    one_for_each_row,
     unfitted,
     warn_without_groups,
 )
@@ -162,12 +163,14 @@ class PCBM(Classifier):
                 "a bottleneck needs the concepts of each row",
                 hint="use fit(X, y, concepts=C), or texts='FILE' for vectors of sentences",
             )
+        one_for_each_row(concepts, len(X), "concepts")
         values = np.asarray(concepts, dtype=np.float64).reshape(len(X), -1)
         is_example = ~np.isnan(values).all(axis=1)
         targets = concept_columns(values[is_example], int(is_example.sum()))
         of_examples = []
-        for one in (groups, folds):
-            of_examples.append(None if one is None else np.asarray(one)[is_example])
+        for name, one in (("groups", groups), ("folds", folds)):
+            of_rows = one_for_each_row(one, len(X), name)
+            of_examples.append(None if of_rows is None else of_rows[is_example])
         if groups is None and (self.cross_fit > 1 or self.part("bank").C == "inner"):
             warn_without_groups(self, "parts and settings")
         bank = unfitted(self.part("bank"))

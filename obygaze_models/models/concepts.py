@@ -26,6 +26,7 @@ from obygaze_models.models.estimator import (
     cached,
     check_features,
     check_training_rows,
+    one_for_each_row,
     unfitted,
     warn_without_groups,
 )
@@ -126,8 +127,8 @@ class CAV(Transformer):
         """
         rows = check_training_rows(self, X)
         targets = concept_columns(concepts, len(rows))
-        groups = None if groups is None else np.asarray(groups)
-        folds = None if folds is None else np.asarray(folds)
+        groups = one_for_each_row(groups, len(rows), "groups")
+        folds = one_for_each_row(folds, len(rows), "folds")
         if groups is None and self.C == "inner":
             warn_without_groups(self, "the tolerance of each concept", depth=3)
         find = self.cached(fit_bank)

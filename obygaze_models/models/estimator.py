@@ -271,6 +271,19 @@ def warn_without_groups(estimator: Any, setting: str, depth: int = 4) -> None:
     )
 
 
+def one_for_each_row(values: Any, n_rows: int, name: str) -> NDArray[Any] | None:
+    """Return values of rows as an array; raise an error if their number is not that of the rows."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.ndim == 0 or len(array) != n_rows:
+        found = "a single value" if array.ndim == 0 else f"{len(array)} rows"
+        raise FixTraining(
+            f"{name} must have one row for each of {n_rows} rows, got {found}"
+        )
+    return array
+
+
 class Classifier(Estimator):
     """A classifier of two classes. `_fit` gets checked rows, class numbers and groups."""
 
@@ -288,8 +301,9 @@ class Classifier(Estimator):
                 groups.
         """
         rows, codes = self._check_training(X, y)
+        of_rows = one_for_each_row(groups, len(rows), "groups")
         with one_thread():
-            self._fit(rows, codes, None if groups is None else np.asarray(groups))
+            self._fit(rows, codes, of_rows)
         return self
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
@@ -344,6 +358,11 @@ class Classifier(Estimator):
         """Return the weight of each class, or None for equal weights."""
         if isinstance(weight, Mapping):
             return np.array([weight.get(name, 1.0) for name in self.classes_.tolist()])
+        if weight not in (None, "none", "balanced"):
+            raise FixTraining(
+                "class_weight must be 'balanced', None, or a weight for each class by its name,"
+                f" got {weight!r}"
+            )
         return balanced_weights(codes) if weight == "balanced" else None
 
     def _row_weights(

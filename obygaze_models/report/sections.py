@@ -615,9 +615,7 @@ def _add_pictures(
             " with people who may see the films. "
         )
     if n_missing:
-        said += (
-            f"{count(n_missing, 'clip')} without a picture: no video can be decoded."
-        )
+        said += f"{count(n_missing, 'clip')} without a picture: the video cannot be decoded."
     section.sentences.append(said.strip())
 
 

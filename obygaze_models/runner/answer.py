@@ -354,7 +354,7 @@ def _sentence_on(run: Run, cell: ResultRows) -> str:
         return f"{name} is not shown to rank clips better than {baseline} ({stated_p(row)})."
     if row["verdict"] == LEAKED:
         return f"{name} was tested on clips of its training, so its value is too high."
-    return f"Not tested, {name} against {baseline}: {why_no_p(run, row)}."
+    return f"{name} is not tested against {baseline}: {why_no_p(run, row)}."
 
 
 def describe_cell(run: Run, cell: ResultRows) -> str:
@@ -395,12 +395,10 @@ def _sentence_on_two(run: Run, row: RunRow) -> list[str]:
     if row["verdict"] == WORSE:
         return [f"{second} is better than {first} ({stated_p(row)})."]
     if row["verdict"] == NOT_SHOWN:
-        return [
-            f"{first} and {second}: which is better is not shown ({stated_p(row)})."
-        ]
+        return [f"{first} is not shown to differ from {second} ({stated_p(row)})."]
     if row["verdict"] == NO_VERDICT:
         why = why_no_p(run, row)
-        return [f"Not tested, {first} against {second}: {why}."]
+        return [f"{first} is not tested against {second}: {why}."]
     return []
 
 
@@ -444,14 +442,14 @@ def _answer_of_join(
         elif row["verdict"] == WORSE:
             others.append(f"they are worse than {text}")
         elif row["verdict"] == NOT_SHOWN:
-            others.append(f"that they are better than {text} is not shown")
+            others.append(f"they are not shown to be better than {text}")
     if better:
         of_join = f"{together} are better {join_names(better)}"
         text = "; ".join([of_join, *others])
     elif others:
         text = f"{together}: {'; '.join(others)}"
     else:
-        text = f"Not tested, {together} against each alone"
+        text = f"{together} are not tested against each alone"
         text += "".join(f": {why_no_p(run, row)}" for _, row in rows[:1])
     is_yes = run.protocol["report"]["ask"] and better and not others
     sentences = [f"Yes. {text}." if is_yes else f"{text}."]
@@ -478,7 +476,7 @@ def _sentences_on_parts(run: Run, parts: Sequence[ResultRows]) -> list[str]:
     if row["verdict"] in (BETTER, WORSE):
         return [f"{text}; {first} is better than {second} ({stated_p(row)})."]
     if row["verdict"] == NOT_SHOWN:
-        return [f"{text}; which of the two is better is not shown ({stated_p(row)})."]
+        return [f"{text}; they are not shown to differ ({stated_p(row)})."]
     return [f"{text}."]
 
 

@@ -219,7 +219,7 @@ def train(
 ) -> Trained:
     """Train one model, evaluate it on unseen films, and save it.
 
-    The metrics are from fits with the same settings or choices, tested on unseen films. The saved
+    The metrics come from other fits with the same settings, tested on unseen films. The saved
     model is then trained on all clips. A model whose fit is not arrays and numbers, such as a
     forest or a class of your own, is refused before the first fit: `og.evaluate` tests it.
 

@@ -482,6 +482,6 @@ def _only_heard(
     if not heard:
         return ""
     return (
-        f"These concepts can only be heard: {', '.join(heard)}. The features of"
-        f" {join_names(of_pictures)} are computed from pictures, and do not contain them."
+        f"Concepts that can only be heard: {', '.join(heard)}. The features of"
+        f" {join_names(of_pictures)} are of pictures, which do not contain sound."
     )

@@ -200,6 +200,8 @@ def _one_ranking(run: Run) -> Iterator[str]:
     A saved model is tested on all films in one ranking, in which the clips of different films are
     compared, too.
     """
+    if not run.is_of_saved_model:
+        return
     metric = compared_metric(run)
     for cell in asked_results(run):
         row = cell.row(metric)

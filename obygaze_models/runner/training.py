@@ -431,8 +431,8 @@ def _notes(
             yield limit.text
     if inputs.stores[0].parts:
         yield (
-            "The coefficients include a factor for each part of the features, which gives all parts"
-            " the same total variance on the training clips."
+            "Each part of the features is multiplied by a factor, so that all parts have the same"
+            " total variance on the training clips. The coefficients include this factor."
         )
 
 

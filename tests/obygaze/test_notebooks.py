@@ -39,7 +39,7 @@ def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(tmp_path) -> No
     assert "40 ok" in of_store and "clip (40 x" in of_store
     assert "40 clips of 5 films" in Tags(manifest._repr_html_()).text
     of_run = Tags(printable_run(run)._repr_html_())
-    assert "Not tested, ridge against a random order" in of_run.text
+    assert "ridge is not tested against a random order" in of_run.text
     assert of_run.tags == {"div", "p", "b", "table", "tr", "th", "td"}
 
 

@@ -18,7 +18,7 @@ ONE_CELL = (
     *("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]'),
 )
 LOST = (
-    "15 clips without concepts (3 NS, 12 S; dune) count as EN in the visual view; "
+    "15 clips (3 NS, 12 S) have no concept (dune), so they count as EN in the visual view; "
     "pass --set data.view=raw to keep the levels"
 )
 
@@ -53,7 +53,7 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(here) -
     ).ok()
     assert run.stderr.count(LOST) == 1
     assert f"! {LOST}" in run.stdout
-    assert "137 clips of 6 films, manifest made-up, visual view" in run.stdout
+    assert "of 6 films, manifest made-up (137 clips), visual view" in run.stdout
     call_obygaze("-C", here, "report", "r").ok()
     assert LOST in (here / "runs" / "r" / "report.html").read_text("utf-8")
 
@@ -64,12 +64,12 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(here) -
         # By the level of the annotation: the view is why it leaves them out.
         (
             'level == S or title == "Drive"',
-            "12 clips without concepts",
+            "12 clips (12 S) have no concept",
         ),
         # By the level in the view: dune's S and NS clips are EN there.
         (
             "level == EN",
-            "15 clips without concepts (3 NS, 12 S; dune)",
+            "15 clips (3 NS, 12 S) have no concept (dune)",
         ),
         ('title == "Drive"', ""),
     ],

@@ -144,8 +144,8 @@ def test_an_unknown_level_is_not_unknown_in_other_columns(tmp_path: Path) -> Non
     path = write(tmp_path / "t.csv", [*rows, ("k2", "pier", "S", "dull")])
     imported = read(path, words={"so-so": "?", "dull": "?"})
     assert imported.warnings == (
-        "'so-so' is not known among levels and concepts, but an answer in the column mood (1 cell);"
-        " write ? there if it is not known there",
+        "'so-so' means not known in levels and concepts, but counts as an answer in the column mood"
+        " (1 cell); if it means not known there too, write ? in these cells",
     )
     first, second = imported.manifest
     assert (first.movie_id, first.level, first.extra["mood"]) == ("so-so", "", "so-so")

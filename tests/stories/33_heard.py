@@ -153,7 +153,7 @@ def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:
     n_voice = sum(has_voice(film, n) for film in FILMS for n in range(N_CLIPS))
     ws("report heard")
     page = ws.read("runs/heard/report.html")
-    assert f"These concepts can only be heard: Voice ({n_voice} clips)." in page
+    assert f"Concepts that can only be heard: Voice ({n_voice} clips)." in page
     assert the_result(ws, "heard", model="ridge", store="heard")["ap"] > 0.9
     assert the_result(ws, "heard", model="ridge", store="seen")["ap"] < 0.6
 

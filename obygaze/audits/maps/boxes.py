@@ -184,7 +184,7 @@ def _parse_box(row: TableRow) -> Box:
     for first, last in (("x0", "x1"), ("y0", "y1")):
         if ends[first] >= ends[last]:
             got = f"{ends[first]:g} and {ends[last]:g}"
-            raise ValueError(f"{first} must be below {last}, got {got}")
+            raise ValueError(f"{first} must be less than {last}, got {got}")
     return ends["x0"], ends["y0"], ends["x1"], ends["y1"]
 
 

@@ -166,7 +166,7 @@ def join_columns(
     """Add the columns of a table to the clips of a manifest.
 
     The table needs a column clip_id, which `columns` may name. Several values of a clip, in one
-    cell or in several rows, are joined with '|', and an expression tests each: joy in emotions. If
+    cell or in several rows, are joined with '|', and 'joy in emotions' tests each of them. If
     the table has films or times, they must equal those of the clip.
 
     A table of films needs movie_id in place of clip_id: all clips of a film get the values of its

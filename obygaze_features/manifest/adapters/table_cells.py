@@ -327,8 +327,9 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
             row.add(
                 FRAMES[0],
                 f"the {RATE_COLUMN} of the film is missing; pass --map {RATE_COLUMN}==25, or add a"
-                " column of rates or the columns start_s and end_s; or pass --map video=COLUMN for"
-                " a column of the films' files, in which manifest link finds the times",
+                " column of rates or the columns start_s and end_s; or, if a column"
+                " names the file of each film, pass --map video=COLUMN: obygaze manifest link then"
+                " finds the times in these files",
             )
         elif rate is not None and span is not None:
             starts[number], ends[number] = map(repr, frame_times_s(*span, rate))

@@ -207,8 +207,7 @@ def _sources(paths: Sequence[Path], sheets: Sequence[str]) -> dict[str, _Source]
     n_people = len({source.annotator for source in sources.values()})
     if n_people < max(len(paths), len(sheets)):
         raise FixUsage(
-            f"two tables have the same {noun} name, but each {noun} name is the name of an"
-            " annotator",
+            f"two tables have the same {noun} name, which would be the name of two annotators",
             where=", ".join(map(str, paths)),
             hint="rename one of them",
         )
@@ -234,8 +233,9 @@ def _answers_in_other_columns(
             if word.casefold() not in only_labels:
                 continue
             warnings.append(
-                f"{word!r} is not known among levels and concepts, but an answer in the column"
-                f" {column} ({count(n, 'cell')}); write ? there if it is not known there"
+                f"{word!r} means not known in levels and concepts, but counts as an answer in the"
+                f" column {column} ({count(n, 'cell')}); if it means not known there too, write ?"
+                " in these cells"
             )
     return warnings
 

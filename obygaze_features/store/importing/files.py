@@ -161,8 +161,8 @@ def features_of_rows(
     else:
         names = list(clip_ids)
         notes.append(
-            f"no ids in the files: their rows are the {len(names)} clips of the manifest, in its"
-            " order"
+            f"the files have no ids: their {len(names)} rows are taken as the clips of the"
+            " manifest, in its order"
         )
     others = {key: one for key, one in columns.items() if key not in asked.values()}
     others.pop(id_key, None)

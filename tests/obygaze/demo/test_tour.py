@@ -34,7 +34,7 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert "Yes. ridge ranks clips better than a random order (p" in first_screen
     assert "12 of 12" in page
     assert "show 1 of 2 concepts (Body); not shown: Look." in page
-    assert "12 clips without a visual concept (12 S; Voice)" in first_screen
+    assert "12 clips (12 S) have no concept that can be seen (Voice)" in first_screen
     assert first_screen.count("<li>") == 3, "no other warning applies"
     # Both models are better than a random order.
     rows = [row for row in _table(folder, "results") if row["best baseline"]]
@@ -50,7 +50,7 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert float(look["AP low"]) < float(look["share"]) < float(look["AP high"])
     # What can only be heard is missed by pictures, and found by sound.
     page = (folder / "runs" / "heard" / "report.html").read_text(encoding="utf-8")
-    assert "These concepts can only be heard: Voice (36 clips)." in page
+    assert "Concepts that can only be heard: Voice (36 clips)." in page
     assert "The features of desc are computed from pictures" in page
     is_better = {
         row["model"]: row["better?"]

@@ -278,7 +278,7 @@ def test_a_disputed_concept_leaves_the_level_open_in_the_visual_view() -> None:
     assert [clip.level for clip in raw] == ["S", "S", "EN", "S"]
     assert differs == ["Look", "Voice", "Look", "Voice"]
     # Of c1, nothing is said: its level is not EN there.
-    one = "1 clip without concepts (1 S; alba) counts as EN"
+    one = "1 clip (1 S) has no concept (alba), so it counts as EN"
     assert raw.levels_lost.startswith(one)
     assert raw.levels_heard == ""
     visual = raw.view("visual")

@@ -284,3 +284,35 @@ print(loaded.predict_proba(X).shape, "sklearn" in sys.modules)
     )
     lines = ran.stdout.splitlines()
     assert [line.endswith(" False") for line in lines] == [True, True], ran.stdout
+
+
+@pytest.mark.parametrize("n_wrong", [150, 199, 250])
+def test_what_has_another_number_of_rows_is_refused(n_wrong: int) -> None:
+    """One row too few once chose the settings by other films, without a word."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 8))
+    y = rng.integers(0, 2, 200)
+    films = np.repeat(np.arange(25), 10)
+    concepts = rng.integers(0, 2, (400, 2))
+    said = f"must have one row for each of 200 rows, got {n_wrong} rows"
+    for probe in (RidgeProbe(), LogisticProbe(), SVMProbe()):
+        with pytest.raises(ValueError, match=f"groups {said}"):
+            probe.fit(X, y, groups=films[:n_wrong])
+    for name in ("groups", "folds"):
+        others = {name: films[:n_wrong]}
+        with pytest.raises(ValueError, match=f"{name} {said}"):
+            CAV(C=0.1).fit(X, concepts[:200], **others)
+        with pytest.raises(ValueError, match=f"{name} {said}"):
+            PCBM(CAV(C=0.1)).fit(X, y, concepts=concepts[:200], **others)
+    with pytest.raises(ValueError, match=f"concepts {said}"):
+        PCBM(CAV(C=0.1)).fit(X, y, concepts=concepts[:n_wrong])
+    with pytest.raises(ValueError, match="concepts must have one row for each of 200"):
+        PCBM(CAV(C=0.1)).fit(X, y, concepts=concepts)
+
+
+@pytest.mark.parametrize("weight", ["balance", [1, 3]])
+def test_weights_that_mean_nothing_are_refused(weight: Any) -> None:
+    X, y, _ = clips()
+    for probe in (RidgeProbe(), LogisticProbe(), SVMProbe(), MLPProbe()):
+        with pytest.raises(ValueError, match="class_weight must be 'balanced', None"):
+            probe.set_params(class_weight=weight).fit(X, y)

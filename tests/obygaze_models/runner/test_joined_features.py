@@ -157,8 +157,8 @@ def test_the_gain_is_joined_minus_each_part(run: Run) -> None:
         ),
         (
             *(0.4, 0.1, "not shown"),
-            "{}: that they are better than seen (p = .400) is not shown; that they are better"
-            " than heard (p = .400) is not shown.",
+            "{}: they are not shown to be better than seen (p = .400); they are not shown to be"
+            " better than heard (p = .400).",
         ),
         (
             *(0.02, -0.1, "no, worse"),

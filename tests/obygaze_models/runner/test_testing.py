@@ -269,7 +269,7 @@ def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
     said = describe_cell(run, cell)
     assert said.startswith("On unseen clips, theirs has AP")
     assert said.endswith(
-        "Not tested, theirs against a random order: films are unknown."
+        "theirs is not tested against a random order: films are unknown."
     )
 
 

@@ -66,7 +66,7 @@ def test_a_box_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
         ("0,0,1,1,9", "frame must be from 0 to 3, got 9"),
         ("0,0,112,80,0", "x1 must be a share of the picture from 0 to 1, got 112"),
         ("0,nan,1,1,0", "y0 must be a share of the picture from 0 to 1, got nan"),
-        ("0.8,0,0.2,1,0", "x0 must be below x1, got 0.8 and 0.2"),
+        ("0.8,0,0.2,1,0", "x0 must be less than x1, got 0.8 and 0.2"),
     ):
         path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{store.clip_ids[0]},{cells}\n")
         with pytest.raises(FixInput, match=rf"^line 2: {reason}"):
