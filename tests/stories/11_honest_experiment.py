@@ -51,7 +51,7 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
         """ --set 'grid.models=["ridge", "logistic"]' --set models.logistic.kind=logistic"""
         f" --set models.logistic.C=0.5 {QUICK}"
     )
-    assert "400 clips of 20 films" in run.text
+    assert "clips of 20 films, manifest films (400 clips)" in run.text
 
     # Ridge is better than the best baseline that sees no video, and its interval says so.
     ridge = the_result(ws, "honest", model="ridge")

@@ -92,6 +92,35 @@ def test_what_xarray_writes_is_imported(tmp_path: Path) -> None:
         assert [row.start_s for row in store.rows] == starts.tolist()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("array", "stated"),
+    [
+        ("clip", {"_FillValue": -999.0}),
+        ("clip", {"_FillValue": -999.0, "missing_value": -999.0}),
+        ("start_s", {"_FillValue": -1.0}),
+    ],
+)
+def test_a_number_that_stands_for_missing_values_is_refused(
+    tmp_path: Path, version: Any, array: str, stated: dict[str, float]
+) -> None:
+    """xarray reads it as NaN; as a number, it once was a feature of a clip that has none."""
+    xarray = pytest.importorskip("xarray")
+    values = CLIP.copy()
+    values[3] = np.nan
+    starts = np.arange(50.0)
+    starts[3] = np.nan
+    of_clips = {"clip": (("clip_id", "d"), values), "start_s": ("clip_id", starts)}
+    data = xarray.Dataset(of_clips, {"clip_id": IDS})
+    path = tmp_path / "x"
+    data.to_zarr(
+        path, encoding={array: stated}, zarr_format=version, consolidated=False
+    )
+    said = f"{array} states {stated['_FillValue']:g} as its missing value"
+    with pytest.raises(Corrupt, match=said):
+        imported(path, tmp_path / "s")
+
+
 def test_ids_come_from_the_group_or_from_a_manifest(tmp_path: Path) -> None:
     group = group_at(tmp_path / "x", ids=False)
     group.create_array("features", data=CLIP, chunks=(50, 16))
@@ -100,7 +129,9 @@ def test_ids_come_from_the_group_or_from_a_manifest(tmp_path: Path) -> None:
     clips = tuple(Clip(clip_id, "lake") for clip_id in IDS)
     manifest = Manifest("films", Header("x", {}), clips)
     made = import_features(tmp_path / "x", tmp_path / "s", manifest=manifest)
-    assert any("their rows are the 50 clips of the manifest" in n for n in made.notes)
+    assert any(
+        "their 50 rows are taken as the clips of the manifest" in n for n in made.notes
+    )
     store = open_store(tmp_path / "s")
     assert store.clip_ids.tolist() == IDS
     np.testing.assert_array_equal(store.matrix("clip").values, CLIP)
