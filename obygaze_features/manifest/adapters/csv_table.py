@@ -35,6 +35,11 @@ from obygaze_features.manifest.adapters.table_reading import (
     TableCells,
     read_tables,
 )
+from obygaze_features.manifest.adapters.table_times import (
+    CLOCK_COLUMNS,
+    SPAN_COLUMNS,
+    has_clock_times,
+)
 from obygaze_features.manifest.annotators import (
     AGREED,
     BY,
@@ -65,7 +70,7 @@ from obygaze_features.manifest.model import (
     with_equal_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.spans import RATE_COLUMN
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 
 CORRECT = "correct the table in each place that is listed"
 LIKELY = "the command below has the likely answers; check each"
@@ -339,10 +344,15 @@ def _imported(
             words.setdefault(mapping.level(word) or NO_LEVEL, []).append(word)
         if "" in mapping.levels:
             words.setdefault(mapping.levels[""], []).append("(no text)")
-    kept = [
-        f"{name} ({column_words(manifest.clips, name)})"
-        for name in own_columns(manifest.columns)
-    ]
+    own = own_columns(manifest.columns)
+    of_clocks = [name for name in own if has_clock_times(table.filled(name))]
+    of_times = (*SPAN_COLUMNS, *CLOCK_COLUMNS, *FRAMES, *FILM_TIMES)
+    if of_clocks and targets.isdisjoint(of_times):
+        warnings.append(
+            f"clips have no times, but columns do: {few(of_clocks, 5)}; if they are start and end,"
+            " pass --map start_s=COLUMN --map end_s=COLUMN"
+        )
+    kept = [f"{name} ({column_words(manifest.clips, name)})" for name in own]
     notes = [f"columns kept under their own name: {few(kept, 12)}"] if kept else []
     n_later = sum(bool(clip.extra.get(FILM_FILE)) for clip in manifest)
     if n_later:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
 from pathlib import Path
 
 from obygaze_features.core.console import count, few
@@ -42,6 +42,8 @@ from obygaze_features.manifest.adapters.table_times import (
     MILLISECONDS,
     MINUTES,
     SPAN_COLUMNS,
+    comes_before,
+    has_clock_times,
     has_times,
     is_short,
     says_milliseconds,
@@ -363,6 +365,17 @@ def _ask_times(questions: Questions) -> None:
         if starts and ends:
             pair = dict(zip(targets, (starts[0], ends[0]), strict=True))
             sentence = f"{starts[0]!r} and {ends[0]!r} look like the {noun} of the clips; {KEEP}"
+            questions.ask(sentence, TableMapping(columns=pair))
+            return
+    # Headers with other words.
+    cells = {name: questions.table.column(name) for name in in_seconds}
+    of_clocks = [name for name in in_seconds if has_clock_times(cells[name])]
+    for first, second in combinations(of_clocks, 2):
+        # A duration is before most starts, too.
+        is_end = second not in questions.named(SPAN_COLUMNS[0], in_seconds)
+        if is_end and comes_before(cells[first], cells[second]):
+            sentence = f"{first!r} and {second!r} may be the times of the clips; {KEEP}"
+            pair = dict(zip(SPAN_COLUMNS, (first, second), strict=True))
             questions.ask(sentence, TableMapping(columns=pair))
             return
 

@@ -61,6 +61,29 @@ def has_times(cells: Sequence[str]) -> bool:
     return n_times > MOST_WRONG * (len(cells) - n_times)
 
 
+def has_clock_times(cells: Sequence[str]) -> bool:
+    """Return whether most cells of a column are times, and some have minutes."""
+    return has_times(cells) and ":" in "".join(cells)
+
+
+def comes_before(starts: Sequence[str], ends: Sequence[str]) -> bool:
+    """Return whether the clock time in each cell of a column is before that of another column.
+
+    >>> comes_before(["0:08", "1:05"], ["0:10", "1:07,5"]), comes_before(["0:08"], ["0:02"])
+    (True, False)
+    """
+    pairs = [both for both in zip(starts, ends, strict=True) if all(map(is_time, both))]
+    return bool(pairs) and all(_size(one) < _size(other) for one, other in pairs)
+
+
+def _size(time: str) -> float:
+    """Return a number that grows with a clock time, in whichever unit."""
+    size = 0.0
+    for part in time.strip().replace(",", ".").split(":"):
+        size = 60 * size + float(part)
+    return size
+
+
 def in_seconds(text: str, *, has_decimal_comma: bool, form: str = "") -> str:
     """Return a time in seconds as a manifest writes it; other text is returned unchanged.
 

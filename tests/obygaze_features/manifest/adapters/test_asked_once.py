@@ -513,6 +513,27 @@ def test_films_of_two_people_may_be_in_a_column_of_files(tmp_path: Path) -> None
     assert [(clip.start_s, clip.end_s) for clip in manifest][1] == (1.5, 3.0)
 
 
+@pytest.mark.parametrize("header", ["Inizio;Fine", "Begin;Finish", "from;until"])
+def test_clock_times_below_other_words_are_asked_about(tmp_path: Path, header) -> None:
+    lines = [f"Film;Nr;{header}", "a;1;0:00:02;0:00:04,5", "a;2;0:01:05;0:01:09"]
+    assert asked_times(tmp_path, *lines) == [("a-1", 2.0, 4.5), ("a-2", 65.0, 69.0)]
+
+
+@pytest.mark.parametrize("header", ["Start;Dauer", "Dauer;Start"])
+def test_a_duration_is_no_end_and_times_that_are_not_read_are_said(
+    tmp_path: Path, header
+) -> None:
+    times = {"Start": ("0:00:12", "0:00:25"), "Dauer": ("0:00:04", "0:00:09")}
+    rows = zip(*(times[name] for name in header.split(";")), strict=True)
+    lines = [f"movie_id;clip_id;{header}"]
+    lines += [f"a;{number};{';'.join(cells)}" for number, cells in enumerate(rows)]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    imported = read(tmp_path / "t.csv")
+    said = f"clips have no times, but columns do: {header.replace(';', ', ')}"
+    assert any(one.startswith(said) for one in imported.warnings)
+    assert [clip.start_s for clip in imported.manifest] == [None, None]
+
+
 def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
