@@ -51,7 +51,7 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     # What can only be heard is missed by pictures, and found by sound.
     page = (folder / "runs" / "heard" / "report.html").read_text(encoding="utf-8")
     assert "Concepts that can only be heard: Voice (36 clips)." in page
-    assert "The features of desc are computed from pictures" in page
+    assert "The features of desc are of pictures" in page
     is_better = {
         row["model"]: row["better?"]
         for row in _table(folder, "results", "heard")
