@@ -102,7 +102,7 @@ def read_coded(manifest: Manifest, of: str) -> Coded:
     known = [clip for clips in of_coders.values() for clip in clips]
     # A word may be that of one coder, and the label of no clip.
     expression = parse_condition(of, replace(manifest, clips=(*manifest.clips, *known)))
-    decided = manifest.undisputed((*expression.compared, *expression.concepts))
+    decided = manifest.decided(expression)
     labels = judge(expression, decided)
     if not labels:
         sample = f"obygaze manifest sample {shell_word(manifest.name)}"

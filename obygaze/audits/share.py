@@ -188,7 +188,7 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
             hint=f"{sample} -n {n_drawn} -o drawn; label the sampled clips; {LABELS_OF_MARKS}",
         )
     expression = parse_condition(of, drawn)
-    decided = drawn.undisputed((*expression.compared, *expression.concepts))
+    decided = drawn.decided(expression)
     holds: dict[str, dict[str, bool]] = {film: {} for film in drawn.films}
     n_disputed = Counter(clip.movie_id for clip in drawn)
     n_disputed.subtract(clip.movie_id for clip in decided)

@@ -87,7 +87,7 @@ class Expression:
     """A parsed expression.
 
     `holds(clip.values)` returns whether the expression is true for a clip, or None if that is
-    unknown.
+    unknown: no value decides it, but one on which annotators differ, or an empty one, may.
     """
 
     text: str
@@ -281,13 +281,17 @@ class _Parser:
                 self.refuse(
                     f"expected a condition, got a column: write {name} == VALUE"
                 )
-            return self.compares(name, bool)
+            any_concept = self.allowed.get(name, ()) if name in CONCEPTS else ()
+            return self.compares(name, bool, any_concept)
         if allowed is None:
             self.values[name] += wanted
         plain = set()
         for word in wanted:
             plain.add(typed_value(word, name, lambda: self.words_of(name)))
-        return self.compares(name, lambda cells: not plain.isdisjoint(cells))
+        of_concepts = plain if name in CONCEPTS else ()
+        return self.compares(
+            name, lambda cells: not plain.isdisjoint(cells), of_concepts
+        )
 
     def is_beyond(
         self,
@@ -316,19 +320,29 @@ class _Parser:
         return self.compares(name, any_beyond)
 
     def compares(
-        self, name: str, holds: Callable[[Collection[str]], bool]
+        self,
+        name: str,
+        holds: Callable[[Collection[str]], bool],
+        concepts: Collection[str] = (),
     ) -> Condition:
         """Return a condition: `holds` returns True for the values of the clip in the column.
 
-        For a clip without a label in the column, the condition is `of_empty`.
+        For a clip without a label in the column, the condition is `of_empty`. If annotators differ
+        on the column, it is unknown. If they differ on one of the `concepts`, it is unknown unless
+        it holds without this concept.
         """
         self.compared[name] = None
 
         def condition(values_of: Values) -> bool | None:
             cells = values_of(name)
-            if not cells and not is_labelled(name, values_of):
-                return self.of_empty
-            return holds(cells)
+            differs = values_of("differs")
+            if name in differs:
+                return None
+            if not differs or {*concepts}.isdisjoint(differs):
+                is_known = bool(cells) or is_labelled(name, values_of)
+                return holds(cells) if is_known else self.of_empty
+            decided = [one for one in cells if one not in differs]
+            return holds(decided) or None
 
         return condition
 

@@ -382,7 +382,8 @@ class Manifest:
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
 
-        Clips whose annotators differ on a column or concept of the expression are excluded.
+        Clips are excluded if annotators differ on a column or concept that decides whether it
+        holds.
 
         Args:
             expression: A condition on columns: `"level == S and Body in concept"`.
@@ -391,7 +392,7 @@ class Manifest:
         try:
             parsed = parse(expression, vocabulary=known, words_of=self.words)
             require_numbers(parsed, self.clips, self.name)
-            decided = self.undisputed((*parsed.compared, *parsed.concepts))
+            decided = self.decided(parsed)
             selected = decided.with_clips(
                 clip for clip in decided if parsed.holds(clip.values)
             )
@@ -412,33 +413,40 @@ class Manifest:
         """Return the words of the clips in a column."""
         return words_in(self.clips, column)
 
+    def decided(self, expression: Expression) -> Self:
+        """Return the manifest without clips of which differing annotators leave an expression open.
+
+        A warning counts the excluded clips.
+        """
+        return self._without_open([left_open(expression, clip) for clip in self.clips])
+
     def undisputed(self, names: Iterable[str]) -> Self:
         """Return the manifest without clips whose annotators differ on these columns or concepts.
 
         A warning counts the excluded clips.
         """
-        if DIFFERS not in self.columns:
-            return self
         asked = frozenset(names)
+        return self._without_open([asked & disputed_names(clip) for clip in self.clips])
+
+    def _without_open(self, names_of_clips: Sequence[frozenset[str]]) -> Self:
+        """Return the manifest without clips that have open names, and warn about them."""
+        open_names = frozenset[str]().union(*names_of_clips)
+        if not open_names:
+            return self
         kept = []
-        left_open: set[str] = set()
-        for clip in self.clips:
-            of_clip = asked & disputed_names(clip)
-            left_open |= of_clip
-            if not of_clip:
+        for clip, names in zip(self.clips, names_of_clips, strict=True):
+            if not names:
                 kept.append(clip)
-        if left_open:
-            n_open = count(len(self) - len(kept), "clip")
-            names_of_open = few(sorted(left_open))
-            if self.header.view == "visual" and "level" in left_open:
-                # Without a visual concept, the level of a clip would be EN.
-                names_of_open += ", or on visual concepts"
-            warnings.warn(
-                f"{self.name}: {n_open} excluded, because annotators differ on"
-                f" {names_of_open}",
-                ObygazeWarning,
-                stacklevel=3,
-            )
+        n_open = count(len(self) - len(kept), "clip")
+        listed = few(sorted(open_names))
+        if self.header.view == "visual" and "level" in open_names:
+            # Without a visual concept, the level of a clip would be EN.
+            listed += ", or on visual concepts"
+        warnings.warn(
+            f"{self.name}: {n_open} excluded, because annotators differ on {listed}",
+            ObygazeWarning,
+            stacklevel=4,
+        )
         return self.with_clips(kept)
 
     def unknown_values(self, expression: Expression) -> list[str]:
@@ -689,10 +697,17 @@ def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
     for clip in clips:
         label = _visual_label(clip.level, clip.concepts, visible)
         extra = clip.extra
-        is_open = not label["concepts"] and not visible.isdisjoint(disputed_names(clip))
+        open_names = []
+        for name in extra[DIFFERS].split("|") if extra.get(DIFFERS) else ():
+            # A concept that cannot be seen decides nothing here.
+            if name == "level" or name in extra or name in visible:
+                open_names.append(name)
+        is_open = not label["concepts"] and not visible.isdisjoint(open_names)
         if is_open and clip.level not in ("", "EN"):
             label["level"] = ""
-            extra = {**extra, DIFFERS: f"level|{extra[DIFFERS]}"}
+            open_names.insert(0, "level")
+        if disputed_names(clip):
+            extra = {**extra, DIFFERS: "|".join(open_names)}
         yield replace(clip, extra=extra, **label)
 
 
@@ -708,6 +723,15 @@ def disputed_names(clip: Clip) -> frozenset[str]:
     """Return the columns and concepts on which the annotators of a clip differ."""
     cell = clip.extra.get(DIFFERS, "")
     return frozenset(cell.split("|")) if cell else frozenset()
+
+
+def left_open(expression: Expression, clip: Clip) -> frozenset[str]:
+    """Return the names on which annotators differ, if these leave an expression open."""
+    asked = (*expression.compared, *expression.concepts)
+    names = disputed_names(clip).intersection(asked)
+    if names and expression.holds(clip.values) is None:
+        return names
+    return frozenset()
 
 
 def by_film(clips: Iterable[Clip]) -> dict[str, list[Clip]]:

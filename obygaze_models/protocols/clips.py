@@ -36,6 +36,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     disputed_names,
+    left_open,
     own_columns,
     require_numbers,
     words_in,
@@ -295,8 +296,7 @@ def _remarks(
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
-        asked = (*expression.compared, *expression.concepts)
-        n_open = sum(not disputed_names(clip).isdisjoint(asked) for clip in viewed)
+        n_open = sum(bool(left_open(expression, clip)) for clip in viewed)
         if n_open:
             clips = count(n_open, "clip")
             remarks["disputed"] = (
@@ -322,7 +322,7 @@ def _remarks(
 def task_labels(name: str, task: Task, table: TaskClips) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task.
 
-    A clip whose annotators differ on a column or concept of the task has no class.
+    A clip has no class if annotators differ on a column or concept that decides its class.
     """
     labels = _classes(name, task, table)
     is_open = np.array([bool(names) for names in _left_open(name, task, table)])
@@ -457,11 +457,21 @@ def columns_of_task(name: str, task: Task, table: TaskClips) -> list[str]:
 
 
 def _left_open(name: str, task: Task, table: TaskClips) -> list[frozenset[str]]:
-    """Return for each clip the columns and concepts of a task on which annotators differ."""
-    asked = set(columns_of_task(name, task, table))
-    for expression in _expressions(name, task, table):
-        asked.update(expression.concepts)
-    return [disputed_names(clip) & asked for clip in table.clips]
+    """Return for each clip the columns and concepts on which its annotators differ.
+
+    If the clip has a class in the task without these, none are returned.
+    """
+    if not task.positive:
+        asked = {*columns_of_task(name, task, table)}
+        return [disputed_names(clip) & asked for clip in table.clips]
+    expressions = _expressions(name, task, table)
+    of_clips = []
+    for clip in table.clips:
+        names = frozenset[str]()
+        if not any(one.holds(clip.values) for one in expressions):
+            names = names.union(*(left_open(one, clip) for one in expressions))
+        of_clips.append(names)
+    return of_clips
 
 
 def differing_annotators(
@@ -474,12 +484,12 @@ def differing_annotators(
         if not of_clips:
             continue
         differs_on = frozenset.union(*of_clips)
-        left_open = few(sorted(differs_on))
+        listed = few(sorted(differs_on))
         if table.view == "visual" and "level" in differs_on:
             # Without a visual concept, the level of a clip would be EN.
-            left_open += ", or on visual concepts"
+            listed += ", or on visual concepts"
         clips = f"{len(of_clips)} of {count(len(table), 'clip')}"
-        after = f", because annotators differ on {left_open}."
+        after = f", because annotators differ on {listed}."
         sentences.append((f"{clips} have no class in ", name, after))
     return _joined(sentences)
 
@@ -497,9 +507,10 @@ def empty_labels(
         columns = columns_of_task(name, tasks[name], table)
         n_left_out = n_kept = 0
         is_open = _left_open(name, tasks[name], table)
-        for clip, differs, label in zip(table.clips, is_open, of_task, strict=True):
-            if not differs and not all(
-                is_labelled(one, clip.values) for one in columns
+        for clip, open_names, label in zip(table.clips, is_open, of_task, strict=True):
+            asked = [one for one in columns if one not in disputed_names(clip)]
+            if not open_names and not all(
+                is_labelled(one, clip.values) for one in asked
             ):
                 n_left_out += label == LEFT_OUT
                 n_kept += label != LEFT_OUT

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +36,19 @@ from obygaze_models.runner.store_run import store_runs
 
 HEADER = Header("made up", {"Look": "visual", "Body": "visual", "Voice": "audio"})
 COLUMNS = ("mood", "rating", "differs")
-# Tasks, and what each of them asks for.
 TASKS = {
-    "levels": (Task(classes={"EN": 0, "S": 1}), {"level"}),
-    "words": (Task(column="mood", values={"joy": 1, "fear": 0}), {"mood"}),
-    "one side": (Task(positive="Look in concept"), {"Look"}),
-    "both sides": (
-        Task(
-            positive="level == S and Look in concept",
-            negative="level != S and Body not in concept",
-        ),
-        {"level", "Look", "Body"},
+    "levels": Task(classes={"EN": 0, "S": 1}),
+    "words": Task(column="mood", values={"joy": 1, "fear": 0}),
+    "one side": Task(positive="Look in concept"),
+    "both sides": Task(
+        positive="level == S and Look in concept",
+        negative="level != S and Body not in concept",
     ),
-    "any": (Task(positive="concept"), {"Look", "Body", "Voice"}),
-    "a number": (Task(positive="rating >= 2"), {"rating"}),
-    "not": (Task(positive="not (mood == joy or Body in concept)"), {"mood", "Body"}),
+    "any": Task(positive="concept"),
+    "a number": Task(positive="rating >= 2"),
+    "not": Task(positive="not (mood == joy or Body in concept)"),
+    "columns": Task(positive="mood == joy and rating >= 2"),
+    "one of": Task(positive="concept in {Look, Body} or level == HN"),
 }
 NAMES = ("level", "mood", "rating", "Look", "Body", "Voice")
 DRAWN = st.lists(
@@ -72,7 +71,10 @@ CERTAIN = [
 ]
 
 
-def manifest_of(drawn: Sequence[tuple[str, set[str], str, str, set[str]]]) -> Manifest:
+Drawn = tuple[str, set[str], str, str, set[str]]
+
+
+def manifest_of(drawn: Sequence[Drawn]) -> Manifest:
     clips = []
     for number, (level, concepts, mood, rating, left_open) in enumerate(drawn):
         names = tuple(name for name in HEADER.concepts if name in concepts)
@@ -82,24 +84,54 @@ def manifest_of(drawn: Sequence[tuple[str, set[str], str, str, set[str]]]) -> Ma
     return Manifest("made-up", HEADER, tuple(clips), COLUMNS)
 
 
+def completed(row: Drawn) -> list[Drawn]:
+    """A clip with each value that its annotators may agree on, where they differ."""
+    level, concepts, mood, rating, left_open = row
+    levels = ("EN", "HN", "S") if "level" in left_open else (level,)
+    moods = ("joy", "fear") if "mood" in left_open else (mood,)
+    ratings = ("1", "2", "3") if "rating" in left_open else (rating,)
+    concept_sets = [concepts]
+    for name in left_open.intersection(HEADER.concepts):
+        concept_sets = [
+            more for one in concept_sets for more in (one - {name}, one | {name})
+        ]
+    return [(*of, set[str]()) for of in product(levels, concept_sets, moods, ratings)]
+
+
 @given(DRAWN)
-def test_a_disputed_clip_is_neither_positive_nor_negative(drawn) -> None:
+def test_a_disputed_clip_has_a_class_where_all_answers_give_it(drawn) -> None:
     """All others have the class that they have where nobody differs."""
     drawn = [*CERTAIN, *drawn]
-    agreed = [(*row[:-1], set[str]()) for row in drawn]
     disputed = clip_table(manifest_of(drawn), Data(view="raw"))
-    undisputed = clip_table(manifest_of(agreed), Data(view="raw"))
-    for name, (task, asked) in TASKS.items():
-        of_agreed = task_labels(name, task, undisputed).tolist()
-        is_open = [not asked.isdisjoint(left_open) for *_, left_open in drawn]
+    answers = [completed(row) for row in drawn]
+    agreed = clip_table(
+        manifest_of([*CERTAIN, *chain.from_iterable(answers)]), Data(view="raw")
+    )
+    for name, task in TASKS.items():
+        of_agreed = iter(task_labels(name, task, agreed).tolist()[len(CERTAIN) :])
+        classes = [{next(of_agreed) for _ in of_clip} for of_clip in answers]
+        is_open = [len(of_clip) > 1 for of_clip in classes]
+        expected = [of_clip.pop() if len(of_clip) == 1 else -1 for of_clip in classes]
         found = task_labels(name, task, disputed)
-        assert found.tolist() == np.where(is_open, -1, of_agreed).tolist()
+        assert found.tolist() == expected
         said = differing_annotators({name: task}, [name], disputed)
         n_disputed = sum(is_open)
         counted = f"{n_disputed} of {len(drawn)} clips have no class in {name}, because"
         assert said.startswith(counted if n_disputed else "")
         assert bool(said) == bool(n_disputed)
         assert empty_labels({name: task}, {name: found}, disputed) == ""
+
+
+def test_what_can_only_be_heard_decides_nothing_in_the_visual_view() -> None:
+    """Annotators differ on Voice: nothing that can be seen is open."""
+    rows: list[Drawn] = [
+        *CERTAIN,
+        ("S", {"Voice"}, "joy", "1", {"Voice"}),
+        ("S", {"Look"}, "joy", "1", {"Voice", "mood"}),
+    ]
+    table = clip_table(manifest_of(rows), Data(view="visual"))
+    assert task_labels("any", TASKS["any"], table).tolist() == [1, 0, 1, 0, 0, 1]
+    assert [clip.extra["differs"] for clip in table.clips[-2:]] == ["", "mood"]
 
 
 FILMS = films(4, 16, seed=5, runs_on=0.3)
@@ -182,11 +214,15 @@ GROUPED = [
     [
         ("Look in concept", ["c0"], "Look"),
         ("Look not in concept", ["c2", "c3", "c4"], "Look"),
-        ("level == S and not mood == joy", ["c2"], "mood"),
+        ("level == EN and not mood == joy", [], "mood"),
         ("rating >= 2", ["c1", "c2"], ""),
+        ("Look in concept and level == EN", [], ""),
+        ("Look in concept or mood == joy", ["c0", "c1", "c4"], "mood"),
     ],
 )
-def test_a_disputed_clip_is_in_no_selection(expression, ids, left_open) -> None:
+def test_a_clip_that_annotators_leave_open_is_in_no_selection(
+    expression, ids, left_open
+) -> None:
     manifest = manifest_of(GROUPED)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
