@@ -94,7 +94,8 @@ class ElanFile:
         self.video = PureWindowsPath(unquote(url)).name
         # Some programs do not quote file names in URLs, and unquoting can change such a name.
         self.video_as_written = PureWindowsPath(url).name
-        self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
+        # Times of the file start here in the film; below 0, they start before the film.
+        self.origin_ms = int(first.get("TIME_ORIGIN", "0"))
         author = printable_line(self._document.adocument.get("AUTHOR", ""))
         self.author = "" if author.casefold() in NOBODY else author
 
@@ -140,7 +141,8 @@ class ElanFile:
     def _span_s(self, key: str) -> tuple[float, float] | None:
         """Return start and end of an annotation in seconds, or None if they are missing or invalid.
 
-        An annotation that refers to a parent annotation has the times of this parent.
+        An annotation that refers to a parent annotation has the times of this parent. The part of
+        an annotation that lies before the film is cut off.
         """
         document = self._document
         for _ in document.annotations:
@@ -148,12 +150,12 @@ class ElanFile:
                 break
             aligned, referring, *_ = document.tiers[document.annotations[key]]
             if key in aligned:
-                ends_ms = map(document.timeslots.get, aligned[key][:2])
-                start_s, end_s = (
-                    -1.0 if ms is None else (ms + self._origin_ms) / 1000
-                    for ms in ends_ms
-                )
-                return (start_s, end_s) if 0 <= start_s < end_s else None
+                start_ms, end_ms = map(document.timeslots.get, aligned[key][:2])
+                if start_ms is None or end_ms is None:
+                    return None
+                start_s = max(0, start_ms + self.origin_ms) / 1000
+                end_s = (end_ms + self.origin_ms) / 1000
+                return (start_s, end_s) if start_s < end_s else None
             key = referring[key][0]
         return None
 
@@ -163,7 +165,7 @@ class ElanFile:
             raise FixInput(
                 "expected a file in UTF-8, got UTF-16 or UTF-32", where=str(self.path)
             )
-        return with_tiers(self._data, marks, self._origin_ms)
+        return with_tiers(self._data, marks, self.origin_ms)
 
 
 def write_elan(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from obygaze.films.elan import ElanFile, write_elan
+from obygaze.films.elan import ElanFile, milliseconds, write_elan
 from obygaze.films.importing import ELAN, elan_film_name, find_elan_film
 from obygaze.films.marks import (
     COMMENT,
@@ -157,7 +157,8 @@ def _with_new_tiers(
 ) -> dict[Path, bytes]:
     """Return a file, or the files of a folder, with the marks of their films as new tiers.
 
-    Films without a file, and files without marks of their film, are added to `left_out`.
+    Films without a file, files without marks of their film, and what lies before the start of a
+    file are added to `left_out`.
     """
     is_file = output.suffix.lower() == ELAN
     folder = into.parent
@@ -187,6 +188,16 @@ def _with_new_tiers(
         _refuse_scores(file, marks_of[film])
         to = output if is_file else output / path.relative_to(folder)
         files[to] = file.with_tiers(marks_of[film])
+        before = [
+            mark
+            for mark in marks_of[film]
+            if milliseconds(mark.start_s) < file.origin_ms
+        ]
+        if before:
+            left_out.append(
+                f"{count(len(before), 'mark')}, or the part, before {file.path.name} starts at"
+                f" {file.origin_ms / 1000:.3f} s of the film {film}"
+            )
     if not files:
         raise FixInput(
             f"expected ELAN files for the films {few([*marks_of])}, got"

@@ -56,8 +56,9 @@ class ImportedMarks:
         left_out: What the files contain and the table does not, with counts.
         empty: The tiers without annotations.
         guessed: Warnings about empty annotations, about files that name a different video than
-            the linked one, and about tiers that name no annotator. A file gets the last warning if
-            other tiers of the file name an annotator, or if several tiers become one column.
+            the linked one or start later than their film, and about tiers that name no annotator.
+            A file gets the last warning if other tiers of the file name an annotator, or if
+            several tiers become one column.
         is_of_draw: Whether a tier of sampled clips was read.
     """
 
@@ -180,6 +181,7 @@ def import_marks(
             reader.read_elan(ElanFile(file))
         else:
             reader.read_table(file)
+    reader.add_watched_parts()
     where = ", ".join(map(str, files))
     for noun, asked in (("tier", columns), ("word", meanings), ("column", looked_for)):
         for one in asked:
@@ -239,6 +241,8 @@ class _ElanReader(MarkReader):
         # The empty annotations of each column.
         self.n_unknown: Counter[str] = Counter()
         self.is_of_draw = False
+        # The file of each film and annotator whose times start later than the film.
+        self._with_offset: dict[tuple[str, str], ElanFile] = {}
 
     def read_elan(self, file: ElanFile) -> None:
         """Add the marks of a file.
@@ -276,6 +280,8 @@ class _ElanReader(MarkReader):
             self._add_tier(file, film, column, tier)
             if column in self.coded and not tier.is_drawn:
                 coded.append((column, tier.annotator))
+            if file.origin_ms > 0:
+                self._with_offset[film, tier.annotator] = file
         # All marks of the file are known here, also those of the tier of watched spans.
         for column, name in coded:
             self._add_coded(file, film, column, name)
@@ -333,11 +339,10 @@ class _ElanReader(MarkReader):
                 hint="import the folder of the film: obygaze manifest import FOLDER; or mark the"
                 f" whole film with the word {column} in a tier {WATCHED}",
             )
-        whole = Mark(film, boundaries[0], boundaries[-1], WATCHED, column, name)
-        watched = []
-        for mark in self.marks_of(film, name):
-            if mark.column == WATCHED and mark.value in (WATCHED, column):
-                watched.append(mark)
+        offset_s = max(0, file.origin_ms) / 1000
+        first_s = max(boundaries[0], offset_s)
+        whole = Mark(film, first_s, boundaries[-1], WATCHED, column, name)
+        watched = self._watched(film, column, name)
         watched_s = covered_s(sorted(at_pictures(watched, self.films)), whole)
         length_s = whole.end_s - whole.start_s
         if watched and watched_s < length_s - MOST_UNMARKED_S:
@@ -348,7 +353,39 @@ class _ElanReader(MarkReader):
                 hint=f"import without --coded {column}; in the file of a film that was coded whole,"
                 f" mark the whole film with the word {column} in a tier {WATCHED}",
             )
-        self.add(whole._replace(start_s=0.0), file.path)
+        self.add(whole._replace(start_s=offset_s), file.path)
+
+    def add_watched_parts(self) -> None:
+        """Add marks of what could be watched in files whose times start later than their film.
+
+        This is for columns of which no mark states what was watched: of these, the whole film would
+        count as watched, also the start that the file does not have.
+        """
+        for (film, name), file in self._with_offset.items():
+            said = {mark.column for mark in self.marks_of(film, name)} - {*NO_UNKNOWN}
+            columns = [
+                one for one in sorted(said) if not self._watched(film, one, name)
+            ]
+            if not columns:
+                continue
+            start_s = file.origin_ms / 1000
+            boundaries = self.films.boundaries(film)
+            end_s = boundaries[-1] if boundaries else self.last_s(film)
+            for column in columns:
+                self.add(Mark(film, start_s, end_s, WATCHED, column, name), file.path)
+            self.guessed.append(
+                f"{file.path.name} starts at {start_s:.3f} s of the film {film}: {few(columns)} of"
+                f" {name} counts as watched from there on"
+            )
+
+    def _watched(self, film: str, column: str, name: str) -> list[Mark]:
+        """Return the marks that state what an annotator watched for a column."""
+        words = (WATCHED, column)
+        return [
+            mark
+            for mark in self.marks_of(film, name)
+            if mark.column == WATCHED and mark.value in words
+        ]
 
 
 def find_elan_film(file: ElanFile, films: LinkedFilms) -> str:

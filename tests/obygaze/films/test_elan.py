@@ -14,6 +14,7 @@ from support.elan_rules import problems_of
 from support.seeds import amount
 from support.videos import write_video
 
+from obygaze.audits import audit_share
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.elan_files import export_marks, import_files_of_marks
 from obygaze.films.importing import ImportedMarks
@@ -231,6 +232,77 @@ def test_a_whole_film_is_not_coded_where_only_a_part_was_watched(
         made = imported(file, coded=["Gewalt"])
         spans = [mark[1:3] for mark in made.marks if mark[3:] == half[3:]]
         assert (0.0, boundaries[-1]) in spans
+
+
+def write_with_offset(path: Path, offset_ms: int, *tiers: tuple[str, int, int, str]):
+    """Write a file of the film lake whose times start at `offset_ms` in the film."""
+    pympi = pytest.importorskip("pympi")
+    file = pympi.Eaf(author="Ada")
+    name = "file:///C:/lake.mp4"
+    file.add_linked_file(name, mimetype="video/mp4", time_origin=offset_ms)
+    for tier, start_ms, end_ms, word in tiers:
+        if tier not in file.get_tier_names():
+            file.add_tier(tier)
+        file.add_annotation(tier, start_ms, end_ms, word)
+    file.remove_tier("default")
+    file.to_file(str(path))
+
+
+def share_of(workspace: Path, of: str = "mood == sad") -> tuple[float, float]:
+    """Return the seconds coded, and those with the word, of the marks `m`."""
+    (row, *_) = audit_share("m", of=of, workspace=workspace).values["rows"]
+    return row["coded_s"], row["with_s"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_what_a_file_does_not_have_of_its_film_is_not_coded(
+    is_linked, tmp_path
+) -> None:
+    if is_linked:
+        (tmp_path / "f").mkdir()
+        write_video(tmp_path / "f/lake.mp4", numbers=range(160), tick=Fraction(1, 10))
+        call_obygaze("manifest", "import", "f", cwd=tmp_path).ok()
+    end_s = LinkedFilms(tmp_path).boundaries("lake")[-1] if is_linked else 12.0
+    path = tmp_path / "m.eaf"
+    sad = (("mood", 1000, 3000, "sad"), ("mood", 6000, 8000, "sad"))
+    # Second 0 of the file is second 4 of the film.
+    write_with_offset(path, 4000, *sad)
+    made = imported(path)
+    assert ("lake", 4.0, end_s, "watched", "mood", "Ada") in [m[:6] for m in made.marks]
+    assert made.guessed == (
+        "m.eaf starts at 4.000 s of the film lake: mood of Ada counts as watched from there on",
+    )
+    assert share_of(tmp_path) == pytest.approx((end_s - 4, 4))
+    if is_linked:
+        imported(path, coded=["mood"])
+        assert share_of(tmp_path) == pytest.approx((end_s - 4, 4))
+    # What marks state is not changed.
+    write_with_offset(path, 4000, *sad, ("watched", 0, 8000, "mood"))
+    assert not imported(path).guessed
+    assert share_of(tmp_path) == pytest.approx((8, 4))
+    # Second 0 of the film is second 4 of the file, in which 8 seconds were watched.
+    write_with_offset(
+        path, -4000, ("mood", 3000, 5000, "sad"), ("watched", 0, 8000, "mood")
+    )
+    assert imported(path).left_out == ()
+    assert share_of(tmp_path) == pytest.approx((4, 1))
+
+
+def test_an_export_names_the_marks_before_the_start_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.eaf"
+    write_with_offset(path, 4000, ("mood", 1000, 3000, "sad"))
+    spans = ((0, 2), (3, 5), (4, 6))
+    marks = [Mark("lake", float(a), float(b), "x", "y", "Ben") for a, b in spans]
+    (tmp_path / "x.csv").write_bytes(written(marks))
+    table, out = tmp_path / "x.csv", tmp_path / "out.eaf"
+    done = export_marks(table, out, into=path, workspace=tmp_path)
+    assert done.left_out == (
+        "2 marks, or the part, before m.eaf starts at 4.000 s of the film lake",
+    )
+    found = [tier for tier in ElanFile(out).tiers() if tier.column == "x"]
+    spans = [span[:2] for tier in found for span in tier.annotations]
+    assert spans == [(4.0, 5.0), (4.0, 6.0)]
 
 
 @pytest.mark.parametrize("of_disk", ["NFC", "NFD"])
