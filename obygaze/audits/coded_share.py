@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obygaze.audits.condition import judge, parse_condition
+from obygaze.audits.condition import judge, line_of_sample, parse_condition
 from obygaze.audits.group_differences import compare_shares, difference_sentences
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.labels import project_moments
@@ -97,21 +98,19 @@ def read_coded(manifest: Manifest, of: str) -> Coded:
     require_films([clip.movie_id for clip in manifest], manifest.name)
     film_spans = _spans_of_films(manifest)
     _require_cover(manifest, film_spans)
-    spans = {one.clip_id: one for of_film in film_spans.values() for one in of_film}
+    spans = {one.clip_id: one for one in chain.from_iterable(film_spans.values())}
     of_coders = _clips_of_coders(manifest)
-    known = [clip for clips in of_coders.values() for clip in clips]
+    known = [*chain.from_iterable(of_coders.values())]
     # A word may be that of one coder, and the label of no clip.
     expression = parse_condition(of, replace(manifest, clips=(*manifest.clips, *known)))
     decided = manifest.decided(expression)
     labels = judge(expression, decided)
     if not labels:
-        sample = f"obygaze manifest sample {shell_word(manifest.name)}"
-        n_sampled = min(5 * len(manifest.films), len(manifest))
         raise FixInput(
             f"no clip of {manifest.name} has a label: expected all clips with labels, or a random"
             " sample from obygaze manifest sample",
             where=manifest.name,
-            hint=f"{sample} -n {n_sampled} -o drawn; label the sampled clips",
+            hint=f"{line_of_sample(manifest)}; label the sampled clips",
         )
     if len(of_coders) < 2:
         (coder,) = of_coders or (ALL_CODERS,)
@@ -143,7 +142,7 @@ def read_coded_marks(path: Path, of: str, workspace: PathLike | None = None) -> 
     film_spans = _spans_of_films(manifest)
     spans = {one.clip_id: one for one in projected.spans}
     of_coders = _clips_of_coders(manifest)
-    known = [clip for clips in of_coders.values() for clip in clips]
+    known = [*chain.from_iterable(of_coders.values())]
     of_marks = replace(manifest, clips=tuple(known), columns=manifest.header.said or ())
     expression = parse_condition(of, of_marks)
     judged = []

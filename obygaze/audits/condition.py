@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from obygaze.audits.annotations import require_column
 from obygaze.films.marks import UNKNOWN
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.model import Clip, Manifest, require_numbers
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
@@ -39,6 +40,12 @@ def parse_condition(of: str, manifest: Manifest) -> Expression:
     if unknown:
         raise FixInput("; ".join(unknown), where=of)
     return expression
+
+
+def line_of_sample(manifest: Manifest) -> str:
+    """Return the command that draws a sample of a manifest: five clips a film, if it has these."""
+    n_drawn = min(5 * len(manifest.films), len(manifest))
+    return f"obygaze manifest sample {shell_word(manifest.name)} -n {n_drawn} -o drawn"
 
 
 def judge(expression: Expression, clips: Iterable[Clip]) -> dict[str, bool]:

@@ -27,7 +27,7 @@ from obygaze.audits.coded_share import (
     read_coded,
     read_coded_marks,
 )
-from obygaze.audits.condition import judge, parse_condition
+from obygaze.audits.condition import judge, line_of_sample, parse_condition
 from obygaze.audits.group_differences import compare_shares, difference_sentences
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.marks import find_marks
@@ -36,7 +36,6 @@ from obygaze.films.sampling import LEAST_FILMS, draw_plan, is_drawn
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.clip_table import ClipTable
@@ -179,13 +178,11 @@ def audit_share(
 def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
     """Return the labels of each film of a sample of clips."""
     if not is_drawn(drawn):
-        sample = f"obygaze manifest sample {shell_word(drawn.name)}"
-        n_drawn = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
             f"expected a random sample from obygaze manifest sample, got {drawn.name}: without one,"
             " the errors of a model in these films are unknown, and its predictions give no share",
             where=drawn.name,
-            hint=f"{sample} -n {n_drawn} -o drawn; label the sampled clips; {LABELS_OF_MARKS}",
+            hint=f"{line_of_sample(drawn)}; label the sampled clips; {LABELS_OF_MARKS}",
         )
     expression = parse_condition(of, drawn)
     decided = drawn.decided(expression)

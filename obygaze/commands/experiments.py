@@ -341,7 +341,7 @@ def compare(
         obygaze compare honest-xclip honest-vivit --model ridge --metric auc
         obygaze compare honest-xclip honest-vivit -o compared.tex
     """
-    from obygaze_models.report.reporting import check_compared, compare
+    from obygaze_models.report.comparison import check_compared, compare
 
     check_compared(output)
     compared = compare(*runs, models=models, metric=metric, workspace=session.root)

@@ -408,10 +408,13 @@ def elan_annotator(file: ElanFile) -> str:
         return file.author
     name = printable_line(compose_accents(file.path.stem))
     film = printable_line(compose_accents(elan_film_name(file)))
-    before, after = name[: -len(film)], name[len(film) :]
-    if name[: len(film)].casefold() == film.casefold() and not after[:1].isalnum():
+    before = name[: -len(film)]
+    after = name[len(film) :]
+    begins_with_film = name[: len(film)].casefold() == film.casefold()
+    ends_with_film = name[-len(film) :].casefold() == film.casefold()
+    if begins_with_film and not after[:1].isalnum():
         name = after
-    elif name[-len(film) :].casefold() == film.casefold() and not before[-1:].isalnum():
+    elif ends_with_film and not before[-1:].isalnum():
         name = before
     folder = printable_line(file.path.resolve().parent.name)
     return name.strip(" _-.()") or folder or film

@@ -458,11 +458,13 @@ def clips_between_marks(
     ends = []
     for film, of_film in marks_by_film(marks).items():
         boundaries = films.boundaries(film)
-        first_s, last_s = 0.0, max(mark.end_s for mark in of_film)
-        if boundaries is not None:
-            first_s, last_s = boundaries[0], boundaries[-1]
-        else:
+        if boundaries is None:
+            first_s = 0.0
+            last_s = max(mark.end_s for mark in of_film)
             ends.append(f"{film} at {last_s:.3f} s")
+        else:
+            first_s = boundaries[0]
+            last_s = boundaries[-1]
         edges_s = {first_s, last_s}
         for mark in of_film:
             edges_s |= {time_s for time_s in mark[1:3] if first_s < time_s < last_s}

@@ -148,7 +148,7 @@ def project(
                 counted = ClipSpan(span.clip_id, span.movie_id, *times_s)
                 answer = in_frames.answer(counted, float(threshold))
             elif are_moments:
-                answer = person.answer(span, float(threshold), rounding_s=0.0)
+                answer = person.answer(span, float(threshold), is_moment=True)
             else:
                 answer = person.answer(span, float(threshold))
             projection.answers.append(answer)
@@ -234,12 +234,13 @@ class _Person:
             self.levels_of[mark] = same or levels
 
     def answer(
-        self, span: ClipSpan, threshold: float, rounding_s: float = MARK_ROUNDING_S
+        self, span: ClipSpan, threshold: float, *, is_moment: bool = False
     ) -> Annotation:
         """Return the annotation of this annotator for a clip.
 
-        A clip without rounding errors (0) is a moment: no mark starts or ends inside it.
+        No mark starts or ends inside a moment, so its times have no rounding errors.
         """
+        rounding_s = 0.0 if is_moment else MARK_ROUNDING_S
         needed_s = max(threshold * span.length_s, 2 * rounding_s) - rounding_s
         cells = dict.fromkeys(self.projection.columns, "")
         of_level: set[Mark] = set()
@@ -267,7 +268,7 @@ class _Person:
                 order = (UNKNOWN, *self.orders[column])
                 words = [mark.value for mark in counting]
                 value = max(words, key=order.index, default="")
-            elif not rounding_s:
+            elif is_moment:
                 words = sorted({mark.value for mark in counting} - {NOTHING})
                 value = "|".join(word for word in words if word != UNKNOWN)
                 value = value or "".join(words)

@@ -631,7 +631,8 @@ class _ClipReader:
             return False
         if not all(map(WRITTEN_SECONDS.fullmatch, chain(starts, ends))):
             return False
-        starts_s, ends_s = [*map(float, starts)], [*map(float, ends)]
+        starts_s = [*map(float, starts)]
+        ends_s = [*map(float, ends)]
         if max(ends_s) == math.inf or not all(map(lt, starts_s, ends_s)):
             return False
         self._line_of.update(zip(ids, lines, strict=True))

@@ -503,7 +503,7 @@ class Manifest:
         is_one = n_of_level.total() == 1
         said = f"{count(n_of_level.total(), 'clip')} ({', '.join(levels)})"
         said += " has" if is_one else " have"
-        said += " no concept that can be seen" if have_concepts else " no concept"
+        said += " only concepts that cannot be seen" if have_concepts else " no concept"
         named = few(sorted(names - {""}), 3)
         said += f" ({named})" if named else ""
         return f"{said}, so {'it counts' if is_one else 'they count'} as EN in the visual view"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.report.page import write_report as write_report
-    from obygaze_models.report.reporting import compare as compare
+    from obygaze_models.report.comparison import compare as compare
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

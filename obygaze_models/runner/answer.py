@@ -69,6 +69,7 @@ def clips_text(run: Run) -> str:
     """
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"]
+    where = run.protocol["data"]["where"]
     name = f"manifest {manifest['name']}"
     text = _clips(n_clips)
     if run.has_films:
@@ -79,10 +80,9 @@ def clips_text(run: Run) -> str:
         text = _clips(cell.clips)
         if run.has_groups:
             text += f" of {count(cell.films, run.unit)}"
-        if cell.clips != n_clips:
+        if cell.clips != n_clips and not where:
             name += f" ({_clips(n_clips)})"
     words = [text, name, view_text(run)]
-    where = run.protocol["data"]["where"]
     words.append(where and f"only {where}")
     return ", ".join(filter(None, words))
 

@@ -481,7 +481,8 @@ def _only_heard(
             heard.append(f"{concept} ({count(n_clips, 'clip')})")
     if not heard:
         return ""
+    stores_have = "store {} has" if len(of_pictures) == 1 else "stores {} have"
     return (
-        f"Concepts that can only be heard: {', '.join(heard)}. The features of"
-        f" {join_names(of_pictures)} are of pictures, which do not contain sound."
+        f"Concepts that can only be heard: {', '.join(heard)}. The"
+        f" {stores_have.format(join_names(of_pictures))} features of pictures, not of sound."
     )

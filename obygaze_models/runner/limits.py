@@ -207,7 +207,7 @@ def _one_ranking(run: Run) -> Iterator[str]:
         row = cell.row(metric)
         if row["verdict"] == BETTER and row["low"] <= row["random"]:
             yield (
-                f"p is of the order of clips within each {run.unit}. The value and its interval are"
+                f"p tests the order of clips within each {run.unit}. The value and its interval are"
                 f" of one ranking of all clips, in which the scores of different {run.units} are"
                 " compared, too."
             )

@@ -377,9 +377,7 @@ def _remarks(
         # A model without a list of clips may have learned from any clip of its films.
         is_sure = model.clips is not None and not predicted.n_by_id
         were = "were" if is_sure else "may have been"
-        remarks["trained"] = (
-            f"{has} {were} used to train {info.name}, and are not tested."
-        )
+        remarks["trained"] = f"Left out: {has}, which {were} used to train {info.name}."
     if protocol.grid.baselines == UNTRAINED:
         remarks["baselines"] = (
             f"{info.name} is compared only with baselines that are not trained"

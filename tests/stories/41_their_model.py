@@ -162,7 +162,7 @@ def test_clips_that_it_was_trained_on_are_no_test(lab: Workspace) -> None:
     sent = lab.read_table(str(maker / "films.csv"))
     n_trained = sum(row["level"] in ("EN", "S") for row in sent)
     assert (
-        f"{n_trained} clips with a class in EN_S were used to train theirs"
+        f"Left out: {n_trained} clips with a class in EN_S, which were used to train theirs."
         in answer.text
     )
     ids = {row["clip_id"] for row in rows_of(lab, "tested")}

@@ -21,7 +21,7 @@ from support.functions import functions_of_commands
 FURTHER = (
     "obygaze_features.core.written_tables:check_output",
     "obygaze_features.manifest.stats:draw_stats",
-    "obygaze_models.report.reporting:check_compared",
+    "obygaze_models.report.comparison:check_compared",
 )
 # Files and folders that must be there before a function is called.
 FILES = ("affect.txt", "all.h5", "charades.h5", "run1.txt", "violence.qrels")

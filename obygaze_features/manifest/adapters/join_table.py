@@ -569,7 +569,8 @@ def _check_columns(
     """
     violations = read.violations[0]
     times = [name for name in ALL_TIMES if name in cells]
-    for name in times if mapping.times not in SHORT_TIMES else ():
+    unclear = [] if mapping.times in SHORT_TIMES else times
+    for name in unclear:
         short = [text for text in cells[name] if is_short(text)]
         for row, text in zip(read.rows, cells[name], strict=True):
             if is_short(text):

@@ -34,7 +34,9 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert "Yes. ridge ranks clips better than a random order (p" in first_screen
     assert "12 of 12" in page
     assert "show 1 of 2 concepts (Body); not shown: Look." in page
-    assert "12 clips (12 S) have no concept that can be seen (Voice)" in first_screen
+    assert (
+        "12 clips (12 S) have only concepts that cannot be seen (Voice)" in first_screen
+    )
     assert first_screen.count("<li>") == 3, "no other warning applies"
     # Both models are better than a random order.
     rows = [row for row in _table(folder, "results") if row["best baseline"]]
@@ -51,7 +53,7 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     # What can only be heard is missed by pictures, and found by sound.
     page = (folder / "runs" / "heard" / "report.html").read_text(encoding="utf-8")
     assert "Concepts that can only be heard: Voice (36 clips)." in page
-    assert "The features of desc are of pictures" in page
+    assert "The store desc has features of pictures" in page
     is_better = {
         row["model"]: row["better?"]
         for row in _table(folder, "results", "heard")
@@ -61,11 +63,13 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     # Of two concepts, pictures show one and sound has the other.
     page = (folder / "runs" / "joined" / "report.html").read_text(encoding="utf-8")
     first_screen = page[page.index("<header>") : page.index("</header>")]
-    assert "Yes. seen and heard together are better than seen (p" in first_screen
+    assert (
+        "Yes. pictures and sound together are better than pictures (p" in first_screen
+    )
     gains = _table(folder, "differences", "joined")[:2]
     assert [(row["first"], row["second"]) for row in gains] == [
-        ("ridge (joined)", "ridge (seen)"),
-        ("ridge (joined)", "ridge (heard)"),
+        ("ridge (joined)", "ridge (pictures)"),
+        ("ridge (joined)", "ridge (sound)"),
     ]
     assert all(float(row["difference low"]) > 0 for row in gains)
     # Each printed command works as it is typed.
