@@ -20,19 +20,22 @@ QUICK = "--set report.replicates=20 --jobs 1"
 STORE = "films.descriptors"
 
 # A program that knows zarr and xarray, but not this program. A warning ends it.
+# It prints a line for each place.
 THEIRS = """
 import json, sys, warnings
 warnings.simplefilter("error")
 import xarray, zarr
 
-place = sys.argv[1]
-group = zarr.open_group(place, mode="r")
-shapes = {name: list(array.shape) for name, array in group.members()}
-data = xarray.open_zarr(place, chunks=None).set_coords(["movie_id", "status"])
-lake = data["pooled"].where((data.movie_id == "lake") & (data.status == 0), drop=True)
-assert not any(name.startswith("obygaze") for name in sys.modules)
-values = lake.values.astype("float64").tolist()
-print(json.dumps({"shapes": shapes, "ids": lake.clip_id.values.tolist(), "lake": values}))
+for place in sys.argv[1:]:
+    group = zarr.open_group(place, mode="r")
+    shapes = {name: list(array.shape) for name, array in group.members()}
+    data = xarray.open_zarr(place, chunks=None).set_coords(["movie_id", "status"])
+    is_wanted = (data.movie_id == "lake") & (data.status == 0)
+    lake = data["pooled"].where(is_wanted, drop=True)
+    assert not any(name.startswith("obygaze") for name in sys.modules)
+    values = lake.values.astype("float64").tolist()
+    ids = lake.clip_id.values.tolist()
+    print(json.dumps({"shapes": shapes, "ids": ids, "lake": values}))
 """
 
 # Type lines in one process; print how each of them ends, and whether zarr was imported.
@@ -53,20 +56,22 @@ def test_my_tools_open_a_store_here_and_from_afar(ws: Workspace) -> None:
     store = og.open_store(STORE, workspace=ws.folder)
     expected = store.matrix("pooled", films=["lake"])
     with web_server(ws.path("stores")) as server:
-        for place in (ws.path(f"stores/{STORE}"), f"{server.url}/{STORE}"):
-            done = subprocess.run(
-                [sys.executable, "-c", THEIRS, str(place)],
-                capture_output=True,
-                text=True,
-                cwd=ws.path("videos"),
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            found = json.loads(done.stdout)
-            assert found["ids"] == expected.clip_ids.tolist()
-            np.testing.assert_array_equal(found["lake"], expected.values)
-            for array in store.record.arrays:
-                assert found["shapes"][array.name] == [40, *array.shape]
+        places = [str(ws.path(f"stores/{STORE}")), f"{server.url}/{STORE}"]
+        done = subprocess.run(
+            [sys.executable, "-c", THEIRS, *places],
+            capture_output=True,
+            text=True,
+            cwd=ws.path("videos"),
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    for found in map(json.loads, lines):
+        assert found["ids"] == expected.clip_ids.tolist()
+        np.testing.assert_array_equal(found["lake"], expected.values)
+        for array in store.record.arrays:
+            assert found["shapes"][array.name] == [40, *array.shape]
 
 
 def test_a_group_of_mine_becomes_a_store_and_comes_back(ws: Workspace) -> None:

@@ -250,7 +250,7 @@ def test_all_workers_have_a_sweep() -> None:
 
 # ---- stores --------------------------------------------------------------------------------------
 
-FILM_S = 30
+FILM_S = 22
 
 
 @pytest.fixture(scope="module")
@@ -299,8 +299,8 @@ def with_other_order(films: Manifest) -> Manifest:
     return films.with_clips(clips)
 
 
-@pytest.mark.parametrize("block", [4, 16, 32])
-@pytest.mark.parametrize("is_shuffled", [False, True])
+# Blocks smaller and larger than a sweep; the run that is killed has those of 16 clips.
+@pytest.mark.parametrize("block, is_shuffled", [(4, False), (32, True)])
 def test_stores_have_the_bytes_of_single_reads(
     films: Manifest, tmp_path: Path, monkeypatch: Any, block: int, is_shuffled: bool
 ) -> None:
@@ -380,9 +380,9 @@ def test_the_plan_times_the_clips_of_a_sweep(
     monkeypatch.setattr(costs, "DecodePool", ListingPool)
     cost = costs.plan_extraction(films, "descriptors", workspace=tmp_path, workers=2)
     assert cost.decode_s is not None
-    # The 16th clip of 30 is in the first block of 16 clips.
+    # The twelfth clip of 22 is in the first block of 16 clips.
     alone, together = [job for job in jobs if job.views]
-    assert (alone.start_s, alone.end_s, alone.parts_s) == (15.0, 17.0, ())
+    assert (alone.start_s, alone.end_s, alone.parts_s) == (11.0, 13.0, ())
     assert list(together.parts_s) == [(float(n), n + 2.0) for n in range(16)]
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,49 +22,59 @@ from obygaze_features.store.reading import open_store
 from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
 
-# Only zarr, numpy and xarray are imported, and any warning ends the program.
+# Only zarr, numpy and xarray are imported, and any warning ends the program. Its words
+# are places and the files for what is read there, in turn.
 READER = """
 import json, sys, warnings
 warnings.simplefilter("error")
 import numpy, zarr
 
-place, out, *wanted = sys.argv[1:]
-group = zarr.open_group(place, mode="r")
-arrays = dict(group.members())
-read = {name: arrays[name][:] for name in wanted or arrays}
+wanted = json.loads(sys.argv[1])
 try:
     import xarray
 except ImportError:
     xarray = None
-if xarray is not None:
-    data = xarray.open_zarr(place, chunks=None)
-    assert set(data.coords) == set(group.attrs["coordinates"].split())
-    assert {*data.coords, *data.data_vars} == {*arrays}
-    for name, values in read.items():
-        numpy.testing.assert_array_equal(data[name].values, values)
-assert not any(name.startswith("obygaze") for name in sys.modules)
-texts = {name: values.tolist() for name, values in read.items() if values.dtype.kind not in "fbui"}
-numbers = {name: values for name, values in read.items() if name not in texts}
-numpy.savez(out, **numbers)
-print(json.dumps(texts))
+for place, out in zip(sys.argv[2::2], sys.argv[3::2], strict=True):
+    group = zarr.open_group(place, mode="r")
+    arrays = dict(group.members())
+    read = {name: arrays[name][:] for name in wanted or arrays}
+    if xarray is not None:
+        data = xarray.open_zarr(place, chunks=None)
+        assert set(data.coords) == set(group.attrs["coordinates"].split())
+        assert {*data.coords, *data.data_vars} == {*arrays}
+        for name, values in read.items():
+            numpy.testing.assert_array_equal(data[name].values, values)
+    assert not any(name.startswith("obygaze") for name in sys.modules)
+    numbers = {name: values for name, values in read.items() if values.dtype.kind in "fbui"}
+    texts = {name: values.tolist() for name, values in read.items() if name not in numbers}
+    numpy.savez(out, **numbers)
+    print(json.dumps(texts))
 """
 
 
 def read_elsewhere(
-    place: object, out: Path, *wanted: str, python: object = sys.executable
-) -> dict[str, np.ndarray | list[str]]:
-    """Return the arrays of a group, as a process without this program reads them."""
-    arguments = [str(python), "-c", READER, str(place), str(out), *wanted]
+    places: Sequence[object],
+    folder: Path,
+    *wanted: str,
+    python: object = sys.executable,
+) -> list[dict[str, np.ndarray | list[str]]]:
+    """Return the arrays of each group, as a process without this program reads them."""
+    outs = [folder / f"read-{number}.npz" for number in range(len(places))]
+    pairs = [str(word) for pair in zip(places, outs, strict=True) for word in pair]
+    arguments = [str(python), "-c", READER, json.dumps(wanted), *pairs]
     # In this folder Python finds no package of this project.
     done = subprocess.run(
-        arguments, capture_output=True, text=True, cwd=out.parent, check=False
+        arguments, capture_output=True, text=True, cwd=folder, check=False
     )
     assert done.returncode == 0, done.stderr
-    with np.load(out) as numbers:
-        return {**json.loads(done.stdout), **numbers}
+    read = []
+    for out, texts in zip(outs, done.stdout.splitlines(), strict=True):
+        with np.load(out) as numbers:
+            read.append({**json.loads(texts), **numbers})
+    return read
 
 
-def stores_of_all_kinds(folder: Path) -> dict[str, Path]:
+def stores_of_all_kinds(folder: Path) -> list[Path]:
     """Make stores with failed rows, of a part, merged, and grown."""
     ids, films = some_ids(23)
     rows = list(map(Row, ids, films))
@@ -83,8 +94,7 @@ def stores_of_all_kinds(folder: Path) -> dict[str, Path]:
     )
     fill(filling, filled_stores.values_of(0, n_rows))
     seal(folder / "grown")
-    names = ("failed", "part", "merged", "grown")
-    return {name: folder / name for name in names}
+    return [folder / name for name in ("failed", "part", "merged", "grown")]
 
 
 def check_read(path: Path, read: dict[str, np.ndarray | list[str]]) -> None:
@@ -108,8 +118,9 @@ def check_read(path: Path, read: dict[str, np.ndarray | list[str]]) -> None:
 
 
 def test_other_programs_read_what_this_one_reads(tmp_path: Path) -> None:
-    for name, path in stores_of_all_kinds(tmp_path).items():
-        check_read(path, read_elsewhere(path, tmp_path / f"{name}.npz"))
+    paths = stores_of_all_kinds(tmp_path)
+    for path, read in zip(paths, read_elsewhere(paths, tmp_path), strict=True):
+        check_read(path, read)
 
 
 @pytest.mark.check("installs zarr and xarray in an environment of their own")
@@ -123,12 +134,12 @@ def test_a_fresh_environment_reads_every_store(tmp_path: Path) -> None:
     if done.returncode != 0:
         pytest.skip(f"pip cannot install zarr: {done.stderr.splitlines()[-1]}")
     (tmp_path / "stores").mkdir()
-    stores = stores_of_all_kinds(tmp_path / "stores")
+    paths = stores_of_all_kinds(tmp_path / "stores")
     with web_server(tmp_path / "stores") as server:
-        for name, path in stores.items():
-            for place in (path, f"{server.url}/{name}"):
-                out = tmp_path / f"{name}.npz"
-                check_read(path, read_elsewhere(place, out, python=python))
+        afar = [f"{server.url}/{path.name}" for path in paths]
+        found = read_elsewhere([*paths, *afar], tmp_path, python=python)
+    for path, read in zip([*paths, *paths], found, strict=True):
+        check_read(path, read)
 
 
 def test_from_afar_only_the_needed_bytes_are_read(tmp_path: Path) -> None:
@@ -155,7 +166,7 @@ def test_from_afar_only_the_needed_bytes_are_read(tmp_path: Path) -> None:
         # The documents, an index of 4 entries and a chunk.
         assert server.n_bytes == documents + 4 * 16 + 4 + 4 * 512 * 4 + 4
         # xarray reads the coordinates too.
-        read = read_elsewhere(f"{server.url}/s", tmp_path / "afar.npz", "pooled")
+        (read,) = read_elsewhere([f"{server.url}/s"], tmp_path, "pooled")
         np.testing.assert_array_equal(read["pooled"], values["pooled"])
 
 
