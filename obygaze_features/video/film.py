@@ -48,7 +48,7 @@ from obygaze_features.video.source import (
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films whose indexes a process keeps in memory.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/18"
+SCHEMA = "obygaze-film-index/19"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of an index file, by name.

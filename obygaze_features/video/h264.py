@@ -10,7 +10,7 @@ needed for these purposes are read. The standards are ITU-T H.264 and ITU-T H.26
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,14 +77,11 @@ class _Parameters:
     has_frames_only: bool
 
 
-class Bits:
-    """The bits of a unit, read one after another; reading past the end raises ValueError.
+class _Bits:
+    """The bits of a NAL unit, read one after another; reading past the end raises ValueError."""
 
-    With `is_escaped`, the unit is a NAL unit, in which a byte after two zeros is no content.
-    """
-
-    def __init__(self, data: bytes, *, is_escaped: bool = True) -> None:
-        plain = data.replace(b"\0\0\3", b"\0\0") if is_escaped else data
+    def __init__(self, data: bytes) -> None:
+        plain = data.replace(b"\0\0\3", b"\0\0")
         self._value = int.from_bytes(plain)
         self._n_left = 8 * len(plain)
 
@@ -92,7 +89,7 @@ class Bits:
         """Return an unsigned number of a fixed length."""
         self._n_left -= n_bits
         if self._n_left < 0:
-            raise ValueError("the unit is too short")
+            raise ValueError("the NAL unit is too short")
         return self._value >> self._n_left & ((1 << n_bits) - 1)
 
     def flag(self) -> bool:
@@ -114,7 +111,7 @@ class Bits:
         return n_bits
 
 
-class ParameterSets:
+class _ParameterSets:
     """The parameter sets that a stream stated last, and whether one was replaced by another."""
 
     def __init__(self) -> None:
@@ -140,7 +137,7 @@ class H264Reader:
     def __init__(self, extradata: bytes | None) -> None:
         # The number of bytes that state the size of a NAL unit; 0 if units begin with a start code.
         self._size_bytes = 0
-        self.sets = ParameterSets()
+        self.sets = _ParameterSets()
         self._sequences: dict[int, _Parameters] = {}
         self._sequence_of: dict[int, int] = {}
         if not extradata:
@@ -178,7 +175,7 @@ class H264Reader:
 
     def _read_parameters(self, unit: bytes) -> None:
         # The first byte also states an importance, which is not a setting.
-        bits = Bits(unit[1:])
+        bits = _Bits(unit[1:])
         if unit[0] & 31 == _SPS:
             name, parameters = _sequence_parameters(bits)
             self._sequences[name] = parameters
@@ -189,7 +186,7 @@ class H264Reader:
             self.sets.state(_PPS, name, unit[1:])
 
     def _read_slice(self, head: bytes) -> CodedPicture:
-        bits = Bits(head[1:])
+        bits = _Bits(head[1:])
         _first_mb = bits.golomb()
         _slice_type = bits.golomb()
         parameters = self._sequences[self._sequence_of[bits.golomb()]]
@@ -223,7 +220,7 @@ class HevcReader:
     """
 
     def __init__(self, extradata: bytes | None) -> None:
-        self.sets = ParameterSets()
+        self.sets = _ParameterSets()
         # For each sequence: whether colours are separate, and the bits of an order.
         self._sequences: dict[int, tuple[bool, int]] = {}
         # For each picture parameter set: the sequence, whether slices have a flag for showing, and
@@ -263,7 +260,7 @@ class HevcReader:
 
     def _read_parameters(self, unit: bytes) -> None:
         kind = unit[0] >> 1 & 63
-        bits = Bits(unit[2:])
+        bits = _Bits(unit[2:])
         if kind == _HEVC_SPS:
             name, parameters = _hevc_sequence_parameters(bits)
             self._sequences[name] = parameters
@@ -279,7 +276,7 @@ class HevcReader:
     def _read_slice(self, head: bytes, is_unused: bool) -> CodedPicture:
         kind = head[0] >> 1
         layer = (head[1] & 7) - 1
-        bits = Bits(head[2:])
+        bits = _Bits(head[2:])
         if not bits.flag():
             raise ValueError("the first slice of the picture is missing")
         if kind in _HEVC_WHOLE:
@@ -330,16 +327,6 @@ class GapFinder:
         return picture.frame_num != 1 and not picture.may_have_gaps
 
 
-class PacketFields(Protocol):
-    """Reads the packets of a codec in their order, and remembers the parameter sets in them."""
-
-    sets: ParameterSets
-
-    def read(self, packet: memoryview | bytes) -> CodedPicture | None:
-        """Return the fields of the picture in a packet, or None if they cannot be read."""
-        ...
-
-
 class CodedPictures:
     """Reads packets in their order, and finds missing references and unused pictures.
 
@@ -351,7 +338,7 @@ class CodedPictures:
         reader: The reader of packets of the codec.
     """
 
-    def __init__(self, reader: PacketFields) -> None:
+    def __init__(self, reader: H264Reader | HevcReader) -> None:
         self._reader = reader
         self._gap_finder = GapFinder()
         self._highest_layer = 0
@@ -506,7 +493,7 @@ def _units_by_start_code(data: bytes) -> Iterator[bytes]:
         at = following
 
 
-def _sequence_parameters(bits: Bits) -> tuple[int, _Parameters]:
+def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
     """Read a sequence parameter set; return its number and the needed fields."""
     profile = bits.number(8)
     _constraints_and_level = bits.number(16)
@@ -553,7 +540,7 @@ def _sequence_parameters(bits: Bits) -> tuple[int, _Parameters]:
     )
 
 
-def _skip_scaling_list(bits: Bits, size: int) -> None:
+def _skip_scaling_list(bits: _Bits, size: int) -> None:
     last = following = 8
     for _ in range(size):
         if following:
@@ -564,7 +551,7 @@ def _skip_scaling_list(bits: Bits, size: int) -> None:
         last = following or last
 
 
-def _hevc_sequence_parameters(bits: Bits) -> tuple[int, tuple[bool, int]]:
+def _hevc_sequence_parameters(bits: _Bits) -> tuple[int, tuple[bool, int]]:
     """Read a sequence parameter set of HEVC; return its number and the needed fields."""
     _number_of_video = bits.number(4)
     n_layers_above = bits.number(3)

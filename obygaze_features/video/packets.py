@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.video.av1 import Av1Reader
 from obygaze_features.video.container import (
     SETTINGS_CHANGE,
     TIMED_CONTAINERS,
@@ -50,10 +49,9 @@ DEFAULT_RATE = 25.0
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
 # Codecs whose packets state which pictures are references.
-_WITH_REFERENCES: dict[str, type[H264Reader | HevcReader | Av1Reader]] = {
+_WITH_REFERENCES: dict[str, type[H264Reader] | type[HevcReader]] = {
     "h264": H264Reader,
     "hevc": HevcReader,
-    "av1": Av1Reader,
 }
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
@@ -285,7 +283,7 @@ class _StreamPackets:
 
     `broken` marks damaged packets. `lost` marks packets before which packets are missing.
     `is_broken` is true if the container is damaged or cut short. `pictures` holds facts about coded
-    pictures, such as which ones are references; None if the codec is not H.264, HEVC or AV1.
+    pictures, such as which ones are references; None if the codec is not H.264 or HEVC.
     """
 
     table: NDArray[np.void]
@@ -440,9 +438,7 @@ def _make_index(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex
     contradicted = unused
     if seen.pictures is not None and order is not None:
         unused = seen.pictures.find_unused(order, reorder_depth(codec))
-        # A packet of AV1 may show a picture once more, whose place is then stated twice.
-        if codec.codec.canonical_name != "av1":
-            contradicted = seen.pictures.find_contradicted(order, reorder_depth(codec))
+        contradicted = seen.pictures.find_contradicted(order, reorder_depth(codec))
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.cli import call_obygaze
-from support.damage import flip_bits_visibly, zero_the_middle
+from support.damage import change_packets, flip_bits_visibly, zero_the_middle
 from support.seeds import amount
 from support.videos import packet_of, read_numbers, remux, write_video
 
@@ -69,6 +69,54 @@ def test_a_picture_that_cannot_be_decoded_is_black_and_marked(clean, tmp_path):
     # A part that needs none of these pictures is exact.
     part = decode_clip(path, PictureView(8), start_s=0.4, end_s=2.0)
     assert read_numbers(part.pictures) == part.index.tolist()
+
+
+def test_damage_of_av1_that_only_a_picture_nobody_asked_for_shows_is_marked(tmp_path):
+    """The decoder returns a wrong picture, and refuses a later packet that no other needs."""
+    options = {"g": "24", "preset": "10", "crf": "20"}
+    options["svtav1-params"] = "lp=1:pred-struct=1"
+    path = write_video(
+        tmp_path / "film.mkv", "libsvtav1", numbers=range(40), options=options
+    )
+    pictures, _ = decoded_in_order(path)
+    n_marked = 0
+    for seed in range(amount(40, 400)):
+        position = 2 + seed % 30
+        damaged = change_packets(
+            path, tmp_path / "damaged.mkv", {position}, zero_a_little, seed=seed
+        )
+        wrong, reported = decoded_in_order(damaged)
+        is_wrong = wrong.get(position, pictures[position]) != pictures[position]
+        if not is_wrong or not reported or not position < reported[0] <= position + 8:
+            continue
+        clip = decode_views(damaged, [PictureView(1)], ranks=[position])
+        n_marked += 1
+        assert clip[PictureView(1)].substituted.all()
+    assert n_marked > 0
+
+
+def zero_a_little(data: bytearray, draw: random.Random) -> None:
+    at = draw.randrange(len(data))
+    data[at : at + 40] = bytes(len(data[at : at + 40]))
+
+
+def decoded_in_order(path: Path) -> tuple[dict[int, bytes], list[int]]:
+    """What FFmpeg shows of each packet, and the packets that it refuses."""
+    import av
+
+    pictures = {}
+    refused = []
+    with av.open(str(path)) as film:
+        stream = film.streams.video[0]
+        stream.codec_context.thread_count = 1
+        for position, packet in enumerate(film.demux(stream)):
+            packet.pts = position if packet.size else None
+            try:
+                for frame in stream.codec_context.decode(packet):
+                    pictures[frame.pts] = frame.to_ndarray(format="rgb24").tobytes()
+            except av.FFmpegError:
+                refused.append(position)
+    return pictures, refused
 
 
 def test_noise_that_looks_like_parameters_harms_no_other_group(clean, tmp_path):
