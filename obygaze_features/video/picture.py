@@ -4,7 +4,7 @@ import math
 import struct
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class PictureGeometry:
     flip: bool
     crop: tuple[int, ...] = (0, 0, 0, 0)
 
-    @property
+    @cached_property
     def shown(self) -> tuple[slice, slice]:
         """Return the rows and columns that are shown, in square pixels, before rotation."""
         left, right, top, bottom = self.crop
