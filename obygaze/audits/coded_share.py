@@ -365,8 +365,8 @@ def _limits(coded: Coded, rows: Sequence[Row]) -> Iterator[str]:
         yield f"Of all coders: {coded.united}."
     if not coded.are_moments:
         yield (
-            "The time is that of whole clips; if the labels come from marks, pass the marks for"
-            " their own time."
+            "Times are of whole clips. If the labels come from marks, pass these marks: then times"
+            " are of the marks."
         )
     in_part = []
     for row in rows:

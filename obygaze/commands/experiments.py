@@ -23,7 +23,7 @@ from obygaze.commands.shared import (
     multiple=True,
     required=True,
     metavar="[NAME=]STORE",
-    help="Features of the clips, with a name in tables. Repeatable.",
+    help="Features of the clips; NAME stands for them in tables. Repeatable.",
 )
 @click.option(
     "--manifest",
@@ -43,7 +43,7 @@ from obygaze.commands.shared import (
     "changes",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change a key of the protocol honest-negatives, or model.KEY, a setting of the model. "
+    help="Change a setting: KEY of the protocol honest-negatives, or model.KEY of the model. "
     "Repeatable.",
 )
 @click.option(

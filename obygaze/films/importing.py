@@ -137,7 +137,7 @@ class ImportedMarks:
                 lists.append(repr(word))
         if lists:
             sentences.append(
-                f"read as one concept: {few(lists, 5)}; if it means several, separate them with |:"
+                f"read as one concept: {few(lists, 5)}; if it is a list of concepts, pass"
                 " --word 'A, B=A|B'"
             )
         return sentences

@@ -205,10 +205,10 @@ class MarkReader:
         earlier = self._file_of.setdefault((said.movie_id, person), path)
         if earlier != path:
             raise FixInput(
-                f"two files have marks of {said.annotator!r} in the film {said.movie_id}: of two"
-                " annotators with one name, or one file is a copy of the other",
+                f"two files have marks of {said.annotator!r} in the film {said.movie_id}: two"
+                " annotators have this name, or one file is a copy of the other",
                 where=f"{earlier}, {path}",
-                hint="of two annotators, import each file alone, with its annotator: obygaze marks"
+                hint="if they are two, import each file alone, with its annotator: obygaze marks"
                 f" import FILE --tier {shell_word(f'{said.column}={said.column}@NAME')} -o NAME;"
                 " marks clips takes several tables",
             )

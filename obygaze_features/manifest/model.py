@@ -568,8 +568,8 @@ class Manifest:
             FixInput,
             "no modality, so that levels in the visual view are unknown, for the concepts",
             where=self.name,
-            hint=f'write CONCEPT = "visual" under [concepts] in {self.name}.toml (or in place of'
-            f" visual one of {', '.join(MODALITIES[1:])}); or use the raw view",
+            hint=f'write CONCEPT = "visual" under [concepts] in {self.name}.toml (or'
+            f" {', '.join(MODALITIES[1:])} instead of visual); or use the raw view",
         )
         return self._concepts_of_clips.intersection(self.header.visual)
 

@@ -30,7 +30,7 @@ from obygaze_features.manifest.spans import Span as Span
 
 # The axes of positions.
 IN_FILM = "time in the film"
-IN_A_ROW = "clips in a row: their times in the film are unknown"
+IN_A_ROW = "clips one after another, because their times in the film are unknown"
 # The assumed length of a clip of unknown length, in seconds.
 NOMINAL_S = 10.0
 # Largest rounding error of times in tables, in seconds, in addition to one frame.

@@ -212,7 +212,7 @@ def export_features(
         if not chosen:
             names = ", ".join(array.name for array in known)
             hint = f"pass --array NAME with one of {names}"
-            raise FixUsage("no array has one vector a clip", hint=hint)
+            raise FixUsage("no array has exactly one vector for each clip", hint=hint)
     export = Export(
         opened, with_companions(chosen or known, known), progress or Quiet()
     )

@@ -152,9 +152,9 @@ def _task_without_levels(protocol: Protocol, manifest: Manifest) -> list[str]:
         lines.append(f"{TASK_OPTION} {shell_word(column)}: {said}")
     if len(of_two_words) == 1:
         return of_two_words
-    n_found = count(len(of_two_words), "column") if of_two_words else "no column"
+    found = f"{len(of_two_words)} columns have" if of_two_words else "no column has"
     raise FixUsage(
-        f"the clips of {manifest.name} have no level, and {n_found} with yes and no",
+        f"the clips of {manifest.name} have no level, and {found} only the words yes and no",
         hint="use --task with one of the columns above, such as --task 'rating>=2'",
         details=lines,
     )

@@ -261,7 +261,7 @@ def has_values_of_table(run: Run, row: RunRow) -> bool:
 def about_sides(run: Run) -> str:
     """Return what the two sides of a difference are, if they are not the values of the models."""
     return (
-        f"means over the {run.units} that p is of, on the clips that both tested"
+        f"means over the {run.units} that p tests, on the clips that both tested"
         f" (other {run.units} have clips of one class)"
     )
 
@@ -519,7 +519,7 @@ def most_comparisons(run: Run, *, is_of_baselines: bool) -> int:
 def about_tested(run: Run) -> str:
     """Return how a model is compared with a baseline in a film."""
     return (
-        f"Against a baseline that gives all clips of a {run.unit} one score, p is of half of the"
-        f" difference between the model's order and its reverse; the {run.units} counted as better"
-        " are those whose order is better than its reverse."
+        f"A baseline that gives all clips of a {run.unit} one score has no order. Against it, p"
+        f" tests whether the model's order is better than the reversed order; the {run.units}"
+        " counted as better are those in which it is."
     )

@@ -358,8 +358,8 @@ def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
         kept = of_task[present & (of_task >= 0)]
         if len(left_out) and len(kept):
             of_tasks.append(
-                f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} excluded and"
-                f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} other clips in {task}"
+                f"{100 * np.mean(left_out == 1):.0f} % of the {len(left_out)} excluded clips and"
+                f" {100 * np.mean(kept == 1):.0f} % of the {len(kept)} others in {task}"
             )
     if not of_tasks:
         return ""

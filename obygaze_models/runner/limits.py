@@ -136,8 +136,8 @@ def _clips_as_films(run: Run) -> Iterator[str]:
     if 1 < manifest["n_clips"] == manifest["n_films"]:
         yield (
             "In this manifest, each clip is a film of its own. If some clips are parts of one film,"
-            " this film is both in training and in test: import the table again, with the film of"
-            " each clip in movie_id, or with --films none if it does not state films."
+            " this film is both in training and in test. Then import the table again, with the film"
+            " of each clip in movie_id; or with --films none if nobody knows the films."
         )
 
 

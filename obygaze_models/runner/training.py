@@ -199,8 +199,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     ]
     if left_out:
         notes.append(
-            f"No vector is found for concepts with fewer than {MIN_CLIPS} HN or S clips or 2"
-            f" {plural(unit)}: {', '.join(left_out)}."
+            f"Concepts without a vector, because they have fewer than {MIN_CLIPS} clips of HN or S,"
+            f" or these are of one {unit}: {', '.join(left_out)}."
         )
         warnings.warn(notes[-1], ObygazeWarning, stacklevel=3)
     settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}

@@ -193,8 +193,8 @@ class Predicted:
             )
         if OUT_OF_FOLD in self.basis and self.is_elsewhere and not self.n_by_id:
             notes.append(
-                "this is not the training store: the out-of-fold scores are from the training"
-                " features, not from these features"
+                "the model was trained on another store: the out-of-fold scores are from the"
+                " features of that store, not of this one"
             )
         if self.model.where:
             notes.append(f"the model was trained on clips{self.model.with_where}")

@@ -212,7 +212,10 @@ def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> 
     except (FixInput, FixUsage) as error:
         # Refused before anything is written, for one of these reasons.
         assert not target.exists()
-        reasons = ["need the same column", "no array has one vector a clip"]
+        reasons = [
+            "need the same column",
+            "no array has exactly one vector for each clip",
+        ]
         assert any(reason in error.message for reason in reasons), error
         return
     if names:

@@ -197,15 +197,18 @@ def test_without_levels_the_only_yes_no_column_is_the_task(ws: Workspace) -> Non
         ws, "own", "violent", rows, X, classes(rows, "violent", ("Yes",))
     )
     # Of two such columns, or of none, a person chooses.
-    for words, found in ((("Yes", "No"), "2 columns"), (("low", "high"), "no column")):
+    for words, found in (
+        (("Yes", "No"), "2 columns have"),
+        (("low", "high"), "no column has"),
+    ):
         more = []
         for number, row in enumerate(rows):
             mood = {**row, "calm": words[number % 2]}
-            more.append(mood if found == "2 columns" else {**mood, "violent": ""})
+            more.append(mood if found == "2 columns have" else {**mood, "violent": ""})
         ws.write_table("more.csv", more)
         ws("manifest import more.csv -o films --force")
         refused = ws(f"run honest --store own {QUICK}", code=2).err
-        assert f"have no level, and {found} with yes and no" in refused
+        assert f"have no level, and {found} only the words yes and no" in refused
         assert "--task mood: anger: " in refused and "--task calm: " in refused
 
 

@@ -700,7 +700,9 @@ def _ask_concepts(questions: Questions) -> None:
                     others.append(other)
             sentence = f"unknown concept {word!r}{near(word, others, 0.8)}"
             if _has_sign(word):
-                sentence += f"; if it means several, separate them with {separator}"
+                sentence += (
+                    f"; if it is a list of concepts, separate them with {separator}"
+                )
             # Signs and words such as `none` mean that there is no concept.
             is_word = any(map(str.isalnum, word)) and not is_no_answer(word)
             is_nothing = ascii_id(word).casefold() in LIKELY_LEVELS["EN"].split()

@@ -429,8 +429,8 @@ class ImportedRows:
             # It is the mask of a different array.
             return None
         raise BadRow(
-            f"expected one value of {MASK} for each frame, got {mask.shape[1:]} for {key} of the"
-            f" shape {values.shape[1:]}"
+            f"expected one value of {MASK} for each frame of {key}, got the shape"
+            f" {mask.shape[1:]} for clips of the shape {values.shape[1:]}"
         )
 
 

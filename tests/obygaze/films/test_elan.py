@@ -121,7 +121,7 @@ def test_a_concept_that_may_be_several_is_warned_of(tmp_path: Path) -> None:
     made = import_files_of_marks(file, "m", workspace=tmp_path)
     assert isinstance(made, ImportedMarks)
     (warned,) = made.warnings
-    assert "read as one concept: 'Body, Look'; if it means several" in warned
+    assert "read as one concept: 'Body, Look'; if it is a list" in warned
     meanings = {"Body, Look": "Body|Look"}
     made = import_files_of_marks(
         file, "m", words=meanings, force=True, workspace=tmp_path

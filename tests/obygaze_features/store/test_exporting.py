@@ -228,7 +228,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
         folder = "or a folder and --as parquet"
         refused(FixUsage, folder, store, out.with_suffix(ending), **as_table)
     of_tokens = stored(tmp_path / "t", some_rows(), ARRAYS[1:2])
-    no_vector = "no array has one vector a clip"
+    no_vector = "no array has exactly one vector for each clip"
     refused(FixUsage, no_vector, of_tokens, out, **as_table)
     counts = stored(tmp_path / "c", some_rows(), (Array.of("count", "int64", ()),))
     hint = refused(FixUsage, no_vector, counts, out, **as_table)

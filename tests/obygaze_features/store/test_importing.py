@@ -357,7 +357,7 @@ def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
 
 def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) -> None:
     frames = np.ones((3, 2, 4), np.float32)
-    expected = r"expected one value of mask for each frame, got .*\(2, 4\)"
+    expected = r"expected one value of mask for each frame of .*\(2, 4\)"
     for number, mask in enumerate((np.ones((3, 3)), np.ones((3, 2, 1)))):
         file = saved(tmp_path / f"{number}.npz", clip_id=IDS, frames=frames, mask=mask)
         with pytest.raises(FixInput, match=expected):

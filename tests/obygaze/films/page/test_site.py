@@ -83,7 +83,7 @@ def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None
     film = document(page)["film"]
     assert (film["n_pictures"], film["segments"]) == (0, [])
     assert film["notes"] == [
-        "The time line counts clips in a row: their times in the film are unknown",
+        "The time line counts clips one after another, because their times in the film are unknown",
         "Marks are not shown: the times of clips are unknown",
     ]
     assert [piece["video"] for piece in film["pieces"]] == ["1.mp4", "2.mp4"]

@@ -80,7 +80,10 @@ def test_slips_and_several_concepts_in_a_cell_are_said(tmp_path: Path) -> None:
     assert (
         "'Blick' (did you mean 'Blicke'?); likely answer: --word Blick=visual" in said
     )
-    assert "'Blick, Arm'; if it means several, separate them with |; likely" in said
+    assert (
+        "'Blick, Arm'; if it is a list of concepts, separate them with |; likely"
+        in said
+    )
     assert "'Arm'; likely answer: --word Arm=visual" in said
     assert "'None'; likely answer: --word 'None=?'" in said
 
