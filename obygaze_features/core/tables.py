@@ -31,6 +31,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.unknown_words import (
     UNKNOWN,
     UnknownWords,
+    is_date,
     is_error,
     word_option,
 )
@@ -86,6 +87,8 @@ MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
 # In a table with decimal commas, a point may separate thousands.
 _MAYBE_POINTS = re.compile(r"-?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
+# A column of numbers has more than 4 numbers for each other cell that is not a number.
+MOST_NUMBERS = 4
 NO_HEADER = "the file is empty, expected a header line"
 
 
@@ -331,6 +334,7 @@ def read_table(
     lines = [line for line, _ in rows]
     for name in filter(None, cells):
         cells[name] = _without_errors(cells[name], name, lines, collected, words)
+        _refuse_dates(cells[name], name, lines, collected, words or UnknownWords())
     if violations is None:
         collected.raise_if_any("this table cannot be read")
     stated = words or UnknownWords()
@@ -642,6 +646,36 @@ def _without_errors(
             violations.add(line, column, problem)
             read.append(cell)
     return read
+
+
+def _refuse_dates(
+    cells: Sequence[str],
+    column: str,
+    lines: Sequence[int],
+    violations: Violations,
+    words: UnknownWords,
+) -> None:
+    """Add a violation for each date in a column of numbers: Excel turns 1.5 into 1 May.
+
+    Numbers of four digits may be years, beside which a date is no surprise.
+    """
+    dates = {*filter(is_date, set(cells))}
+    if not dates:
+        return
+    others = [cell for cell in cells if words.is_answer(cell) and cell not in dates]
+    numbers = [cell for cell in others if NUMBER_OF_SHEET.fullmatch(cell)]
+    are_years = all(len(number) == 4 for number in numbers)
+    # The others may be typing errors.
+    if are_years or len(numbers) <= MOST_NUMBERS * (len(others) - len(numbers)):
+        return
+    for line, cell in zip(lines, cells, strict=True):
+        if cell in dates and words.is_answer(cell):
+            violations.add(
+                line,
+                column,
+                f"expected a number, got the date {cell}, which a spreadsheet may have made of a"
+                " number: format the column as text, then write the number",
+            )
 
 
 def _columns_of_thousands(

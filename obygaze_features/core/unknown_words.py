@@ -17,7 +17,23 @@ from obygaze_features.core.shell import shell_word
 
 UNKNOWN = "?"
 # Words that usually mean that there is no answer, in lower case.
-NO_ANSWERS = ("na", "n/a", "n.a.", "nan", "k.a.", "-", "--", "–", "—", ".")
+NO_ANSWERS = (
+    *(
+        "na",
+        "n/a",
+        "n.a.",
+        "n. a.",
+        "nan",
+        "null",
+        "k.a.",
+        "k. a.",
+        "n.d.",
+        "n. d.",
+        "nd",
+        "s/d",
+    ),
+    *("-", "--", "–", "—", "."),
+)
 # The errors of formulas in English, German, French, Spanish, Italian and Dutch.
 ERRORS = (
     *("#N/A", "#NV", "#N/D", "#N/B", "#GETTING_DATA"),
@@ -32,6 +48,28 @@ ERRORS = (
 )
 # The errors of LibreOffice, and a number or date that is wider than its column.
 _OTHER_ERRORS = re.compile(r"Err:[0-9]{3}|#{3,}")
+
+# The beginnings of months in five languages.
+_MONTH = (
+    "(jan|feb|fév|mar|mär|apr|avr|abr|may|mai|mag|jun|jui|giu|jul|lug|aug|aoû|ago|sep|set|oct|okt"
+    r"|ott|nov|dec|dez|déc|dic|gen|ene)[^\W\d]*\.?"
+)
+# Dates as spreadsheets write them: 2026-05-01, 01.05.2026, 5/1/2026, 1-May, 01. Mai, Mai 54.
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?"
+    r"|[0-9]{1,2}([./-])[0-9]{1,2}\2[0-9]{4}|[0-9]{2}([./-])[0-9]{2}\3[0-9]{2}"
+    rf"|[0-9]{{1,2}}(-|\. ?){_MONTH}([- ][0-9]{{2,4}})?|{_MONTH}[- ][0-9]{{2,4}}",
+    re.IGNORECASE,
+)
+
+
+def is_date(cell: str) -> bool:
+    """Return whether a cell is a date, which a spreadsheet may have made of a number.
+
+    >>> is_date("2026-05-01"), is_date("01. Mai"), is_date("1-May"), is_date("1.5")
+    (True, True, True, False)
+    """
+    return _DATE.fullmatch(cell) is not None
 
 
 def is_error(cell: str) -> bool:

@@ -5,6 +5,7 @@ column. A word such as NA is asked about. In a column of numbers, equal numbers 
 """
 
 import csv
+import datetime
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -393,3 +394,33 @@ def test_a_rule_is_applied_to_shown_labels_or_refused(tmp_path: Path) -> None:
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 2
     assert "makes labels from those of several annotators" in refused.stderr
+
+
+DATES = ("2026-05-01", "01.05.2026", "5/1/2026", "1-May", "01. Mai", "01-mai", "Mai 26")
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_a_date_among_numbers_is_a_problem_with_its_place(tmp_path, date) -> None:
+    """Excel turns 1.5 into 1 May."""
+    rows = [("clip_id", "movie_id", "tension")]
+    rows += [("a", "pier", "1"), ("b", "pier", date), ("c", "pier", "2.5")]
+    table = write(tmp_path / "t.csv", rows, ";")
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    said = f"{table}:3: column 'tension': expected a number, got the date {date}, which"
+    assert [line.startswith(said) for line in caught.value.details] == [True]
+    kept = read(table, words={date: "?"}).manifest
+    assert [clip.values("tension") for clip in kept] == [("1",), (), ("2.5",)]
+
+
+def test_a_date_of_a_workbook_is_found_and_dates_of_other_columns_stay(tmp_path):
+    rows: list[tuple[Any, ...]] = [("clip_id", "movie_id", "tension", "shot", "year")]
+    dates = (datetime.date(2026, 5, 1), "2026-05-02", "2026-05-03")
+    years = ("1954", "1955", datetime.date(1956, 3, 1))
+    tension = (1, datetime.date(2026, 5, 1), 2.5)
+    for number, of_row in enumerate(zip(tension, dates, years, strict=True)):
+        rows.append((f"k{number}", "pier", *of_row))
+    with pytest.raises(FixInput) as caught:
+        read(write(tmp_path / "t.xlsx", rows))
+    (problem,) = caught.value.details
+    assert "t.xlsx:3: column 'tension': expected a number, got the date 2026" in problem
