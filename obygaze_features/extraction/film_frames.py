@@ -64,7 +64,9 @@ class FilmFrames:
                 file, or times that are counted from the first frame on.
         """
         if frames.last >= self.n_frames:
-            return f"expected frames 0 to {self.n_frames - 1}, got frame {frames.last}"
+            from_1 = frames.last == self.n_frames
+            way = "; if the table counts from 1, subtract 1" if from_1 else ""
+            return f"expected frames 0 to {self.n_frames - 1}, got frame {frames.last}{way}"
         rate = frames.rate or self.rate
         if not self._has_rate(rate):
             return (

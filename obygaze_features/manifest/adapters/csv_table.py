@@ -29,7 +29,11 @@ from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     mapping_of_options,
 )
-from obygaze_features.manifest.adapters.table_questions import Questions, decide
+from obygaze_features.manifest.adapters.table_questions import (
+    MOST_WORDS,
+    Questions,
+    decide,
+)
 from obygaze_features.manifest.adapters.table_reading import (
     SUMMARY,
     TableCells,
@@ -54,7 +58,7 @@ from obygaze_features.manifest.annotators import (
     parse_orders,
     sort_annotations,
 )
-from obygaze_features.manifest.expression import CONCEPTS
+from obygaze_features.manifest.expression import CONCEPTS, NUMBER
 from obygaze_features.manifest.io import annotators_path, read_annotations
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -215,15 +219,16 @@ def _refuse(
         stated: The mapping that was typed.
     """
     table = questions.table
+    has_answers = bool(n_asked and questions.answers.typed())
     hint = CORRECT
-    if n_asked:
+    if has_answers:
         hint = shell_line([*command, *stated.joined(questions.answers).typed()])
-    if n_asked and table.n_problems > n_asked:
+    if has_answers and table.n_problems > n_asked:
         hint = f"{CORRECT}, then: {hint}"
     try:
         raise_together(SUMMARY, *table.violations, hint=hint)
     except FixInput as error:
-        if n_asked:
+        if has_answers:
             error.details += (LIKELY,)
         raise
 
@@ -335,7 +340,7 @@ def _imported(
             # A rate such as 23,976 has decimals.
             if column not in mapping.sources(RATE_COLUMN):
                 warnings.append(thousands_text(column, number))
-    warnings += made.changed_ids
+    warnings += made.warnings
     warnings += _negatives_with_concepts(made, mapping)
 
     words: dict[str, list[str]] = {}
@@ -354,6 +359,14 @@ def _imported(
         )
     kept = [f"{name} ({column_words(manifest.clips, name)})" for name in own]
     notes = [f"columns kept under their own name: {few(kept, 12)}"] if kept else []
+    people = [] if manifest.annotators else _numbers_alike(table, own)
+    if people:
+        coders = {f"{name}:rating": name for name in people}
+        line = shell_line(TableMapping(coders=coders).typed())
+        notes.append(
+            f"columns with the same numbers: {few(people, 3)}; if each is of one annotator, pass"
+            f" {line}"
+        )
     n_later = sum(bool(clip.extra.get(FILM_FILE)) for clip in manifest)
     if n_later:
         notes.append(
@@ -362,6 +375,20 @@ def _imported(
         )
     facts = {"level_words": words} if words else {}
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts)
+
+
+def _numbers_alike(table: TableCells, columns: Sequence[str]) -> list[str]:
+    """Return columns with the same few numbers, each of which may be of one annotator."""
+    words_of = {name: frozenset(table.filled(name)) for name in columns}
+    numbers_of = {}
+    for name, words in words_of.items():
+        if 2 < len(words) <= MOST_WORDS and all(map(NUMBER.fullmatch, words)):
+            numbers_of[name] = words
+    for numbers in numbers_of.values():
+        alike = [name for name, others in numbers_of.items() if others == numbers]
+        if len(alike) > 1:
+            return alike
+    return []
 
 
 def _negatives_with_concepts(made: TableClips, mapping: TableMapping) -> list[str]:

@@ -3,12 +3,18 @@
 An invalid cell is a violation of its row. The clips of rows with violations must not be used.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from obygaze_features.core.console import few
-from obygaze_features.core.tables import TableRow, maybe_thousands, whole_number
+from obygaze_features.core.tables import (
+    TableRow,
+    maybe_thousands,
+    number_of_cell,
+    whole_number,
+)
 from obygaze_features.core.unknown_words import UNKNOWN
 from obygaze_features.manifest.adapters.table_coders import (
     has_annotator_rows,
@@ -55,6 +61,10 @@ UNKNOWN_CONCEPTS = (
     " and if the level is not known either, its cell"
 )
 
+FROM_0 = "subtract 1 from the first and the last frames: obygaze counts from 0"
+# Rounded times of frames are at most this part of a frame away.
+WITHIN_FRAME = 0.25
+
 # Columns in which a word such as NA is a part of a text, or is read in another way.
 NO_ANSWER_COLUMNS = (
     *(*ALL_TIMES, *FRAMES, *CLOCK_COLUMNS, RATE_COLUMN, "video", NAME_COLUMN),
@@ -73,14 +83,15 @@ class TableClips:
         clips: The clips.
         annotations: The annotations if clips have several annotators, else empty.
         columns: The extra columns of the clips.
-        changed_ids: Sentences with the first ids that differ from the names in the table.
+        warnings: Sentences with the first ids that differ from the names in the table, and about
+            frames that seem to count from 1.
         spelling: The spelling of the words that were read.
     """
 
     clips: tuple[Clip, ...]
     annotations: tuple[Annotation, ...]
     columns: tuple[str, ...]
-    changed_ids: list[str]
+    warnings: list[str]
     spelling: Spelling
 
 
@@ -106,7 +117,8 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
     _check_totals(cells, table, mapping)
     if mapping.id:
         cells["clip_id"] = _names_of_form(cells, table, mapping)
-    changed_ids = _use_ids(cells, table.rows)
+    warnings = _use_ids(cells, table.rows)
+    warnings += _check_first_frames(cells, table)
     _use_times_of_frames(cells, table.rows)
     rows = table.rows
     if mapping.coders:
@@ -143,7 +155,7 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
     if is_of_people:
         columns.remove(ANNOTATOR)
         clips, annotations = split_annotations(rows, clips, mapping, table.violations)
-    return TableClips(clips, annotations, tuple(columns), changed_ids, spelling)
+    return TableClips(clips, annotations, tuple(columns), warnings, spelling)
 
 
 def answer_columns(columns: Iterable[str]) -> list[str]:
@@ -292,6 +304,36 @@ def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
         scenes.append("" if number is None else str(number))
     cells.setdefault("scene", scenes)
     return sentences
+
+
+def _check_first_frames(cells: Cells, table: TableCells) -> list[str]:
+    """Return a sentence if the frames of a table seem to count from 1.
+
+    Where all times of the table say that they do, this is a violation.
+    """
+    if not {*FRAMES} <= cells.keys():
+        return []
+    rates = cells.get(RATE_COLUMN, [""] * len(table.rows))
+    smallest = math.inf
+    n_with_times = n_earlier = 0
+    for cell, written, start in zip(
+        cells[FRAMES[0]], rates, cells["start_s"], strict=True
+    ):
+        first, start_s = number_of_cell(cell), number_of_cell(start)
+        rate = parse_frame_rate(written)
+        smallest = smallest if first is None else min(smallest, first)
+        if first is not None and start_s is not None and rate is not None:
+            n_with_times += 1
+            n_earlier += abs(start_s * float(rate) - (first - 1)) < WITHIN_FRAME
+    if n_with_times > 1 and n_earlier == n_with_times:
+        table.violations[0].add(
+            None,
+            None,
+            f"the frames count from 1, because each time is one frame earlier; {FROM_0}",
+        )
+    elif smallest == 1 and not n_with_times:
+        return [f"the smallest {FRAMES[0]} is 1; if the table counts from 1, {FROM_0}"]
+    return []
 
 
 def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:

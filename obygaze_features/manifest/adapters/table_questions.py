@@ -45,8 +45,10 @@ from obygaze_features.manifest.adapters.table_times import (
     comes_before,
     has_clock_times,
     has_times,
+    header_words,
     is_short,
     says_milliseconds,
+    says_minutes,
     unclear_time,
 )
 from obygaze_features.manifest.expression import NUMBER
@@ -68,8 +70,15 @@ from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_level
 
 FRAME = "frame"
-STARTS = "start begin begins beginn from von anfang debut in inicio onset"
-ENDS = "end ends ende to bis schluss fin stop out hasta offset"
+DURATION = "duration"
+STARTS = (
+    "start starts startzeit starttime begin begins beginn beginning from von ab anfang anfangszeit"
+    " debut depuis entree in inicio desde comienzo entrada inizio da onset"
+)
+ENDS = (
+    "end ends ende endzeit endtime ending finish to until till bis schluss fin jusqu sortie stop"
+    " out hasta final salida fine termine offset"
+)
 # Usual names of the columns of films, clips, times and annotators, without accents.
 NAMES = {
     "movie_id": "film filme films movie movies title titel titre titulo pelicula",
@@ -78,8 +87,10 @@ NAMES = {
     "end_s": ENDS,
     FRAMES[0]: f"{STARTS} first erstes premiere startframe startbild",
     FRAMES[1]: f"{ENDS} last letztes derniere endframe endbild",
-    FRAME: "frame frames bild image startframe endframe startbild endbild",
+    FRAME: "frame frames bild bilder bildnummer image images fotogramma fotogrammi fotograma"
+    " fotogramas photogramme photogrammes cuadro startframe endframe startbild endbild",
     RATE_COLUMN: "framerate fps rate bildrate",
+    DURATION: "duration dauer duree durata duracion length lange longueur lunghezza",
     "video": "video file filename datei dateiname videodatei fichier",
     ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who wer qui person",
     "concepts": "concept concepts konzept konzepte",
@@ -175,8 +186,7 @@ class Questions:
         """
         named = []
         for column in self.free if columns is None else columns:
-            words = re.findall("[a-z]+", ascii_id(column).casefold())
-            if not {*words}.isdisjoint(NAMES[target].split()):
+            if not header_words(column).isdisjoint(NAMES[target].split()):
                 named.append(column)
         return named
 
@@ -367,6 +377,16 @@ def _ask_times(questions: Questions) -> None:
             sentence = f"{starts[0]!r} and {ends[0]!r} look like the {noun} of the clips; {KEEP}"
             questions.ask(sentence, TableMapping(columns=pair))
             return
+    starts, ends, durations = (
+        questions.named(target, of_times) for target in (*SPAN_COLUMNS, DURATION)
+    )
+    if starts and durations and not ends:
+        questions.ask(
+            f"{starts[0]!r} looks like the start of the clips, and no column has their ends: add a"
+            f" column of {starts[0]!r} + {durations[0]!r}; {KEEP}",
+            TableMapping(),
+        )
+        return
     # Headers with other words.
     cells = {name: questions.table.column(name) for name in in_seconds}
     of_clocks = [name for name in in_seconds if has_clock_times(cells[name])]
@@ -416,6 +436,7 @@ def _ask_coders(questions: Questions) -> None:
     if questions.mapping.coders or questions.is_stated("level"):
         return
     free = questions.free
+    of_people = questions.named(ANNOTATOR)
     target = ""
     columns = [name for name in free if _has_levels(questions.table.filled(name))]
     if len(columns) < 2:
@@ -424,7 +445,9 @@ def _ask_coders(questions: Questions) -> None:
         words_of = {}
         for name in free:
             different = {*questions.table.filled(name)}
-            if 1 < len(different) <= MOST_WORDS and _are_words([*different]):
+            # Numbers of several columns may be alike, so that only a header tells whose they are.
+            is_label = name in of_people or _are_words([*different])
+            if 1 < len(different) <= MOST_WORDS and is_label:
                 words_of[name] = different
         for one, other in permutations(words_of, 2):
             n_both = len(words_of[one] & words_of[other])
@@ -433,7 +456,9 @@ def _ask_coders(questions: Questions) -> None:
                 MOST_WORDS, 2 * n_both
             ):
                 in_both = set(_split_words(one)).intersection(_split_words(other))
-                if questions.named("label", [*in_both]):
+                if any(
+                    questions.named(one, [*in_both]) for one in ("label", ANNOTATOR)
+                ):
                     columns.append(one)
     if not columns:
         return
@@ -599,14 +624,25 @@ def _ask_labels(questions: Questions) -> None:
 
 
 def _ask_milliseconds(questions: Questions) -> None:
-    """Ask whether times are in milliseconds, if the header of a column says so."""
+    """Ask whether times are in milliseconds, if the header of a column says so.
+
+    Minutes are refused: 1.5 minutes would be 1.5 seconds.
+    """
     if questions.mapping.times:
         return
     for target in (*SPAN_COLUMNS, *FILM_TIMES):
         column = questions.source(target)
         is_of_clock = any(":" in cell for cell in questions.table.filled(column))
-        is_named = column != target and says_milliseconds(column)
-        if is_named and column in questions.table.cells and not is_of_clock:
+        if column == target or column not in questions.table.cells or is_of_clock:
+            continue
+        if says_minutes(column):
+            questions.table.violations[0].add(
+                None,
+                target,
+                f"{column!r} has minutes or hours by its name: write seconds or clock times such as"
+                " 1:05:00; if it has seconds, rename it",
+            )
+        elif says_milliseconds(column):
             questions.ask(
                 f"{column!r} has milliseconds by its name; if it has seconds, rename it",
                 TableMapping(times=MILLISECONDS),

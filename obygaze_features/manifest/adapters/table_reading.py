@@ -29,7 +29,7 @@ from obygaze_features.manifest.model import FILM_FILE, NAME_COLUMN, TARGETS
 
 SUMMARY = "the table cannot be imported"
 # First words of a last row of totals.
-TOTALS = ("total", "totals", "sum", "summe", "somme", "gesamt", "all")
+TOTALS = ("total", "totals", "totale", "sum", "summe", "somme", "suma", "gesamt", "all")
 
 
 @dataclass(frozen=True)

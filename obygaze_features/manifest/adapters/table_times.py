@@ -16,11 +16,14 @@ HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
 # The format of times that are whole milliseconds.
 MILLISECONDS = "ms"
-# The words of a header with times in milliseconds, and those of other formats: hh:mm:ss.ms.
+# The words of a header with times in milliseconds, in minutes or hours, and those of other formats:
+# hh:mm:ss.ms.
 _IN_MILLISECONDS = (
-    "ms msec msecs millis millisecond milliseconds millisekunden millisecondes"
+    "ms msec msecs millis millisecond milliseconds millisekunde millisekunden milliseconde"
+    " millisecondes millisecondi milisegundos"
 )
-_IN_OTHERS = "s sec secs second seconds sekunden secondes ss mm hh"
+_IN_MINUTES = "min mins minute minutes minuten minuti minutos h hour hours stunden heures ore horas"
+_IN_OTHERS = "s sec secs second seconds sek sekunden secondes secondi segundos ss mm hh"
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
 _MAYBE_THOUSANDS = re.compile(r"[0-9]{1,3}[.,][0-9]{3}")
 # With hours, minutes are below 60.
@@ -40,9 +43,32 @@ def says_milliseconds(column: str) -> bool:
     >>> says_milliseconds("Begin Time - msec"), says_milliseconds("Begin Time - ss.msec")
     (True, False)
     """
-    words = {*re.findall("[a-z]+", ascii_id(column).casefold())}
-    is_in_others = not words.isdisjoint(_IN_OTHERS.split())
-    return not is_in_others and not words.isdisjoint(_IN_MILLISECONDS.split())
+    return _says(column, _IN_MILLISECONDS)
+
+
+def says_minutes(column: str) -> bool:
+    """Return whether a header says that a column has minutes or hours.
+
+    >>> says_minutes("Start (min)"), says_minutes("Start (min:sec)")
+    (True, False)
+    """
+    return _says(column, _IN_MINUTES)
+
+
+def _says(column: str, unit: str) -> bool:
+    words = header_words(column)
+    return words.isdisjoint(_IN_OTHERS.split()) and not words.isdisjoint(unit.split())
+
+
+def header_words(column: str) -> set[str]:
+    """Return the words of a header in lower case and without accents.
+
+    >>> sorted(header_words("Début [s]")), sorted(header_words("startTime"))
+    (['debut', 's'], ['start', 'starttime', 'time'])
+    """
+    plain = ascii_id(column)
+    words = re.findall("[A-Za-z]+", plain) + re.findall("[A-Z]?[a-z]+", plain)
+    return {word.casefold() for word in words}
 
 
 def is_short(text: str) -> bool:

@@ -519,19 +519,112 @@ def test_clock_times_below_other_words_are_asked_about(tmp_path: Path, header) -
     assert asked_times(tmp_path, *lines) == [("a-1", 2.0, 4.5), ("a-2", 65.0, 69.0)]
 
 
-@pytest.mark.parametrize("header", ["Start;Dauer", "Dauer;Start"])
-def test_a_duration_is_no_end_and_times_that_are_not_read_are_said(
-    tmp_path: Path, header
-) -> None:
-    times = {"Start": ("0:00:12", "0:00:25"), "Dauer": ("0:00:04", "0:00:09")}
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("Startzeit;Endzeit", "Inizio;Fine", "Desde;Hasta", "Début;Jusqu'à", "Ab;Bis"),
+        *("startTime;endTime", "Comienzo;Final", "tcIn;tcOut [s]", "Entrée;Sortie"),
+    ],
+)
+def test_seconds_below_the_words_of_five_languages_are_asked_about(tmp_path, header):
+    lines = [f"Film;Nr;{header}", "a;1;2;4,5", "a;2;65;69"]
+    assert asked_times(tmp_path, *lines) == [("a-1", 2.0, 4.5), ("a-2", 65.0, 69.0)]
+
+
+def test_frames_below_italian_words_are_no_seconds(tmp_path: Path) -> None:
+    lines = ["Film;Nr;Fotogramma inizio;Fotogramma fine;fps", "a;1;50;74;25"]
+    assert asked_times(tmp_path, *lines) == [("a-1", 2.0, 3.0)]
+
+
+@pytest.mark.parametrize(
+    "columns", [{}, {"start_s": "Start (min)", "end_s": "End (min)"}]
+)
+def test_minutes_are_no_seconds(tmp_path: Path, columns) -> None:
+    (tmp_path / "t.csv").write_text(
+        "movie_id,clip_id,Start (min),End (min)\na,1,0.5,1.5\na,2,2,3\n", "utf-8"
+    )
+    with pytest.raises(FixInput, match="cannot be imported") as caught:
+        read(tmp_path / "t.csv", columns)
+    said = (
+        "'Start (min)' has minutes or hours by its name: write seconds or clock times"
+    )
+    assert any(said in line for line in caught.value.details)
+
+
+@pytest.mark.parametrize("header", ["Start;Dauer", "Dauer;Start", "Inizio;Durata (s)"])
+@pytest.mark.parametrize("form", ["0:00:{:02d}", "{}"])
+def test_a_start_with_a_duration_needs_an_end(tmp_path: Path, header, form) -> None:
+    times = {"start": (12, 25), "duration": (4, 9)}
+    start, duration = sorted(header.split(";"), key=lambda name: name.startswith("D"))
+    times = {start: times["start"], duration: times["duration"]}
     rows = zip(*(times[name] for name in header.split(";")), strict=True)
     lines = [f"movie_id;clip_id;{header}"]
-    lines += [f"a;{number};{';'.join(cells)}" for number, cells in enumerate(rows)]
+    lines += [
+        f"a;{number};{';'.join(map(form.format, cells))}"
+        for number, cells in enumerate(rows)
+    ]
     (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
-    imported = read(tmp_path / "t.csv")
-    said = f"clips have no times, but columns do: {header.replace(';', ', ')}"
-    assert any(one.startswith(said) for one in imported.warnings)
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path / "t.csv")
+    said = f"no column has their ends: add a column of {start!r} + {duration!r}"
+    assert [said in line for line in caught.value.details] == [True]
+    # No answer is likely, so that none is proposed.
+    assert caught.value.hint == "correct the table in each place that is listed"
+    imported = read(tmp_path / "t.csv", {start: start})
     assert [clip.start_s for clip in imported.manifest] == [None, None]
+    said = f"clips have no times, but columns do: {start}, {duration}"
+    assert any(one.startswith(said) for one in imported.warnings) == (":" in form)
+
+
+def test_numbers_of_raters_are_asked_about_and_those_of_names_are_said(
+    tmp_path,
+) -> None:
+    """Whether Anna and Ben, or valence and arousal, are people, only the user knows."""
+    rows = ["a,1,1,2", "a,2,2,3", "a,3,3,1"]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["movie_id,clip_id,Rater 1,Rater 2", *rows]), "utf-8")
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    likely = "--map 'coder:1:Rater=Rater 1' --map 'coder:2:Rater=Rater 2'"
+    assert likely in str(caught.value.hint)
+    table.write_text("\n".join(["movie_id,clip_id,Anna,Ben", *rows]), "utf-8")
+    said = "--map coder:Anna:rating=Anna --map coder:Ben:rating=Ben"
+    assert [said in note for note in read(table).notes].count(True) == 1
+    people = {"coder:Anna:rating": "Anna", "coder:Ben:rating": "Ben"}
+    assert read(table, people, rule="mean").manifest.clips[1].values("rating") == (
+        "2.5",
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "problem"),
+    [
+        ("start_frame,end_frame,framerate", ("1,25,25", "26,50,25"), ""),
+        ("start_frame,end_frame,framerate", ("0,24,25", "25,49,25"), None),
+        (
+            "start_frame,end_frame,framerate,start_s,end_s",
+            ("1,25,25,0,1", "26,50,25,1,2"),
+            "the frames count from 1, because each time is one frame earlier; subtract 1",
+        ),
+        (
+            "start_frame,end_frame,framerate,start_s,end_s",
+            ("1,25,25,.04,1.04", "26,50,25,1.04,2.04"),
+            None,
+        ),
+    ],
+)
+def test_frames_that_count_from_1_are_said(tmp_path, header, rows, problem) -> None:
+    lines = [f"movie_id,clip_id,{header}"]
+    lines += [f"a,{n},{row}".replace(",.", ",0.") for n, row in enumerate(rows)]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    if problem:
+        with pytest.raises(FixInput) as caught:
+            read(tmp_path / "t.csv")
+        assert [problem in line for line in caught.value.details] == [True]
+        return
+    said = "the smallest start_frame is 1; if the table counts from 1, subtract 1"
+    warnings = read(tmp_path / "t.csv").warnings
+    assert [one.startswith(said) for one in warnings] == [True] * (problem == "")
 
 
 def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> None:
