@@ -84,6 +84,10 @@ DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
 NUMBER_OF_SHEET = re.compile(r"-?[0-9]+([.,][0-9]+)?([eE][-+]?[0-9]+)?")
 # 1,234 may have a thousands separator; 0,234 and 1234,500 have decimals.
 MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
+# A number in any form: 1234.5, 1'234,5, 1 234,5, 1.234,5.
+_ANY_NUMBER = re.compile(
+    r"[-+\u2212]?([0-9]{1,3}(['\u2019 .,][0-9]{3})+|[0-9]+)([.,][0-9]+)?"
+)
 # In a table with decimal commas, a point may separate thousands.
 _MAYBE_POINTS = re.compile(r"-?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
@@ -161,10 +165,11 @@ class CsvTable:
     `delimiter` separates the cells; it is empty for a spreadsheet. If all commas (or points) of a
     column may separate thousands but were read as decimal marks, `maybe_thousands` maps the column
     to one of its numbers, as written in the file. `unread_thousands` does so for columns that stay
-    text, because commas separate the cells of the table, too. If several sheets contain data,
-    `sheet` is the sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the
-    sheets that share most columns, with the assumed one. If not, all are empty. `respelled` lists
-    the columns whose names have another case in the file.
+    text, because commas separate the cells of the table, too. `unread_numbers` does so for columns
+    of numbers in several forms, which stay text. If several sheets contain data, `sheet` is the
+    sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the sheets that
+    share most columns, with the assumed one. If not, all are empty. `respelled` lists the columns
+    whose names have another case in the file.
     """
 
     columns: tuple[str, ...]
@@ -172,6 +177,7 @@ class CsvTable:
     delimiter: str = ","
     maybe_thousands: Mapping[str, str] = field(default_factory=dict)
     unread_thousands: Mapping[str, str] = field(default_factory=dict)
+    unread_numbers: Mapping[str, str] = field(default_factory=dict)
     sheet: str = ""
     other_sheets: Sequence[str] = ()
     sheets_alike: Sequence[str] = ()
@@ -342,6 +348,11 @@ def read_table(
         unread = _columns_of_thousands(cells, may_be_numbers, stated)
         may_be_numbers = [name for name in may_be_numbers if name not in unread]
     thousands = _use_decimal_points(cells, may_be_numbers, number, stated)
+    unread_numbers = {}
+    for name in cells.keys() - {"", *texts, *as_written, *unread}:
+        number_of_column = _unread_number(cells[name], stated)
+        if number_of_column:
+            unread_numbers[name] = number_of_column
     table_rows = []
     for (line, _), row in zip(rows, zip(*cells.values(), strict=True), strict=True):
         by_column = dict(zip(cells, row, strict=True))
@@ -353,6 +364,7 @@ def read_table(
         delimiter,
         thousands,
         unread,
+        unread_numbers,
         assumed,
         found.others,
         found.alike,
@@ -674,7 +686,8 @@ def _refuse_dates(
                 line,
                 column,
                 f"expected a number, got the date {cell}, which a spreadsheet may have made of a"
-                " number: format the column as text, then write the number",
+                " number: format the cell as a number, and write it with the decimal mark of the"
+                " spreadsheet",
             )
 
 
@@ -723,6 +736,26 @@ def _use_decimal_points(
             read.append(cell.replace(",", ".") if is_number else cell)
         cells[name] = read
     return {name: one for name, one in thousands.items() if one}
+
+
+def _unread_number(cells: Sequence[str], words: UnknownWords) -> str:
+    """Return a number that is read as text in a column of numbers, or ""."""
+    answers = dict.fromkeys(filter(words.is_answer, cells))
+    if not all(map(_ANY_NUMBER.fullmatch, answers)):
+        return ""
+    unread = [cell for cell in answers if number_of_cell(cell) is None]
+    # One with a sign between thousands is named first.
+    return min(
+        unread, key=lambda cell: bool(NUMBER_OF_SHEET.fullmatch(cell)), default=""
+    )
+
+
+def unread_number_text(column: str, number: str) -> str:
+    """Return a sentence on a column of numbers that is read as text."""
+    return (
+        f"the column {column} has numbers in several forms, and is read as text: write {number} as"
+        " digits with one decimal mark, as the others"
+    )
 
 
 def maybe_thousands(cells: Iterable[str]) -> str:

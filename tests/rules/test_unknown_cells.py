@@ -18,6 +18,7 @@ from support.workbooks import write_workbook
 from obygaze_features.core.errors import FixInput
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -424,3 +425,39 @@ def test_a_date_of_a_workbook_is_found_and_dates_of_other_columns_stay(tmp_path)
         read(write(tmp_path / "t.xlsx", rows))
     (problem,) = caught.value.details
     assert "t.xlsx:3: column 'tension': expected a number, got the date 2026" in problem
+
+
+@pytest.mark.parametrize(
+    ("cells", "unread"),
+    [
+        (("1234,5", "1'234,5"), "1'234,5"),
+        (("2,5", "1 234,5"), "1 234,5"),
+        (("2,5", "1.234,5"), "1.234,5"),
+        (("1,5", "2.5"), "1,5"),
+        (("1,5", "2,5", "?"), ""),
+        (("1,5", "low"), ""),
+        (("1.5", "+2"), ""),
+    ],
+)
+def test_numbers_that_are_read_as_text_are_said(tmp_path, cells, unread) -> None:
+    rows = [("clip_id", "movie_id", "points")]
+    rows += [(f"k{number}", "pier", cell) for number, cell in enumerate(cells)]
+    table = write(tmp_path / "t.csv", rows, ";")
+    write(tmp_path / "m.csv", [row[:2] for row in rows], ";")
+    warnings = [
+        *read(table).warnings,
+        *join(read(tmp_path / "m.csv").manifest, table).warnings,
+    ]
+    said = f"the column points has numbers in several forms, and is read as text: write {unread} as"
+    assert [said in one for one in warnings].count(True) == 2 * bool(unread)
+
+
+def test_a_sum_of_a_workbook_is_the_number_that_it_shows(tmp_path: Path) -> None:
+    """0.1 + 0.2 is 0.30000000000000004 in a computer, and 0.3 in the spreadsheet."""
+    rows = [
+        ("clip_id", "movie_id", "points"),
+        ("a", "pier", 0.1 + 0.2),
+        ("b", "pier", 0.3),
+    ]
+    found = read(write(tmp_path / "t.xlsx", rows)).manifest
+    assert [clip.values("points") for clip in found] == [("0.3",), ("0.3",)]

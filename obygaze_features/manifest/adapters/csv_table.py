@@ -18,7 +18,6 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.schema_check import raise_together
 from obygaze_features.core.shell import shell_line, shell_word
-from obygaze_features.core.tables import thousands_text
 from obygaze_features.manifest.adapters import ImportedManifest, source_file
 from obygaze_features.manifest.adapters.table_cells import (
     TableClips,
@@ -30,9 +29,9 @@ from obygaze_features.manifest.adapters.table_mapping import (
     mapping_of_options,
 )
 from obygaze_features.manifest.adapters.table_questions import (
-    MOST_WORDS,
     Questions,
     decide,
+    unread_times,
 )
 from obygaze_features.manifest.adapters.table_reading import (
     SUMMARY,
@@ -73,8 +72,8 @@ from obygaze_features.manifest.model import (
     own_columns,
     with_equal_numbers,
 )
-from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
+from obygaze_features.manifest.own_labels import MOST_WORDS, column_words
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES
 
 CORRECT = "correct the table in each place that is listed"
 LIKELY = "the command below has the likely answers; check each"
@@ -335,11 +334,7 @@ def _imported(
     if missing:
         n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {Path(folder)}: {few(missing, 3)}")
-    for of_file in table.tables.values():
-        for column, number in of_file.maybe_thousands.items():
-            # A rate such as 23,976 has decimals.
-            if column not in mapping.sources(RATE_COLUMN):
-                warnings.append(thousands_text(column, number))
+    warnings += table.number_warnings(mapping)
     warnings += made.warnings
     warnings += _negatives_with_concepts(made, mapping)
 
@@ -350,12 +345,15 @@ def _imported(
         if "" in mapping.levels:
             words.setdefault(mapping.levels[""], []).append("(no text)")
     own = own_columns(manifest.columns)
-    of_clocks = [name for name in own if has_clock_times(table.filled(name))]
+    times = [name for name in own if has_clock_times(table.filled(name))]
+    times = times or unread_times(own, table)
     of_times = (*SPAN_COLUMNS, *CLOCK_COLUMNS, *FRAMES, *FILM_TIMES)
-    if of_clocks and targets.isdisjoint(of_times):
+    has_times = any(clip.start_s is not None for clip in manifest)
+    if times and not has_times and targets.isdisjoint(of_times):
         warnings.append(
-            f"clips have no times, but columns do: {few(of_clocks, 5)}; if they are start and end,"
-            " pass --map start_s=COLUMN --map end_s=COLUMN"
+            f"clips have no times, but columns may: {few(times, 5)}, such as"
+            f" {table.filled(times[0])[0]!r}; if they are start and end, pass --map start_s=COLUMN"
+            " --map end_s=COLUMN for seconds or clock times, such as 65.5 or 0:01:05.5"
         )
     kept = [f"{name} ({column_words(manifest.clips, name)})" for name in own]
     notes = [f"columns kept under their own name: {few(kept, 12)}"] if kept else []

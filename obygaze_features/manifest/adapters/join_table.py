@@ -20,7 +20,7 @@ from obygaze_features.core.errors import (
     near,
 )
 from obygaze_features.core.shell import shell_line
-from obygaze_features.core.tables import TableRow, thousands_text
+from obygaze_features.core.tables import TableRow
 from obygaze_features.core.unknown_words import UNKNOWN, no_answer_text, word_option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.adapters import (
@@ -29,7 +29,6 @@ from obygaze_features.manifest.adapters import (
     unknown_level,
 )
 from obygaze_features.manifest.adapters.table_cells import (
-    ALL_TIMES,
     Cells,
     answer_columns,
     source_columns,
@@ -41,6 +40,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells, read_tables
 from obygaze_features.manifest.adapters.table_times import (
+    ALL_TIMES,
     CLOCK_COLUMNS,
     SHORT_TIMES,
     SPAN_COLUMNS,
@@ -289,9 +289,7 @@ def join(
     )
     joined = replace(joined, header=header)
 
-    warnings = [*read.warnings]
-    for column, number in read.tables[str(csv)].maybe_thousands.items():
-        warnings.append(thousands_text(column, number))
+    warnings = [*read.warnings, *read.number_warnings(mapping)]
     if key == FILM:
         warnings.append("joined by movie_id: all clips of a film get its values")
     if other_spelling:

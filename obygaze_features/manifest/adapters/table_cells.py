@@ -30,6 +30,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.adapters.table_reading import TOTALS, TableCells
 from obygaze_features.manifest.adapters.table_times import (
+    ALL_TIMES,
     CLOCK_COLUMNS,
     SPAN_COLUMNS,
     check_clock,
@@ -49,10 +50,9 @@ from obygaze_features.manifest.model import (
     Clip,
     with_equal_numbers,
 )
-from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.spelling import Spelling
 
-ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
 # Rows of several annotators are about the same clip if these columns are equal.
 PLACES = (*ALL_TIMES, *FRAMES, "video")
 

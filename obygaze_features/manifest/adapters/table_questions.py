@@ -39,6 +39,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells
 from obygaze_features.manifest.adapters.table_times import (
+    ALL_TIMES,
     MILLISECONDS,
     MINUTES,
     SPAN_COLUMNS,
@@ -66,7 +67,8 @@ from obygaze_features.manifest.model import (
     NO_FILMS,
     TARGETS,
 )
-from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
+from obygaze_features.manifest.own_labels import MOST_WORDS
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_level
 
 FRAME = "frame"
@@ -107,9 +109,7 @@ LIKELY_LEVELS = {
 # Separators of the concepts in a cell, in addition to `|`.
 SEPARATORS = (";", ",", "/")
 _SIGNS = re.compile("[;,/]")
-# A column of an annotator has at most 12 different words; in a column of levels, at least 8 of 10
-# cells are words of levels.
-MOST_WORDS = 12
+# In a column of levels, at least 8 of 10 cells are words of levels.
 MOST_OF_TEN = 8
 # Films have at least this frame rate.
 LOWEST_RATE = 10
@@ -184,11 +184,8 @@ class Questions:
             target: The column of the manifest.
             columns: The columns of the table; None: `free`.
         """
-        named = []
-        for column in self.free if columns is None else columns:
-            if not header_words(column).isdisjoint(NAMES[target].split()):
-                named.append(column)
-        return named
+        columns = self.free if columns is None else columns
+        return [column for column in columns if is_named(target, column)]
 
     def source(self, target: str) -> str:
         """Return the column of the table that is mapped to a column of the manifest."""
@@ -220,6 +217,11 @@ class Questions:
         for word in ["", *filter(is_error, rows_of_word)]:
             rows_of_word.pop(word, None)
         return rows_of_word
+
+
+def is_named(target: str, column: str) -> bool:
+    """Return whether a header contains a usual name for a column of the manifest."""
+    return not header_words(column).isdisjoint(NAMES[target].split())
 
 
 def decide(
@@ -398,6 +400,19 @@ def _ask_times(questions: Questions) -> None:
             pair = dict(zip(SPAN_COLUMNS, (first, second), strict=True))
             questions.ask(sentence, TableMapping(columns=pair))
             return
+
+
+def unread_times(columns: Sequence[str], table: TableCells) -> list[str]:
+    """Return a column of starts and one of ends, by their headers, also if no time is read."""
+    found = []
+    for target in SPAN_COLUMNS:
+        for column in columns:
+            cells = table.filled(column)
+            n_digits = sum(any(map(str.isdigit, cell)) for cell in cells)
+            if is_named(target, column) and 2 * n_digits > len(cells):
+                found.append(column)
+                break
+    return found if len(found) == len(SPAN_COLUMNS) else []
 
 
 def _ask_rate(questions: Questions) -> None:
@@ -630,7 +645,7 @@ def _ask_milliseconds(questions: Questions) -> None:
     """
     if questions.mapping.times:
         return
-    for target in (*SPAN_COLUMNS, *FILM_TIMES):
+    for target in ALL_TIMES:
         column = questions.source(target)
         is_of_clock = any(":" in cell for cell in questions.table.filled(column))
         if column == target or column not in questions.table.cells or is_of_clock:
@@ -655,7 +670,7 @@ def _ask_clocks(questions: Questions) -> None:
     """Ask whether times of two numbers are minutes or hours."""
     if questions.mapping.times:
         return
-    for target in (*SPAN_COLUMNS, *FILM_TIMES):
+    for target in ALL_TIMES:
         cells = questions.table.column(questions.source(target))
         short = [number for number, cell in enumerate(cells) if is_short(cell)]
         if short:

@@ -13,7 +13,13 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.core.tables import CsvTable, TableRow, read_table
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    read_table,
+    thousands_text,
+    unread_number_text,
+)
 from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
@@ -23,9 +29,11 @@ from obygaze_features.manifest.adapters.table_mapping import (
     SHEET,
     TableMapping,
 )
+from obygaze_features.manifest.adapters.table_times import ALL_TIMES
 from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import FILM_FILE, NAME_COLUMN, TARGETS
+from obygaze_features.manifest.spans import RATE_COLUMN
 
 SUMMARY = "the table cannot be imported"
 # First words of a last row of totals.
@@ -81,6 +89,21 @@ class TableCells:
         cells = {name: cell for name, cell in self.cells.items() if name != ANNOTATOR}
         cells[SHEET] = [self.sheet_of[row.violations.path] for row in self.rows]
         return replace(self, cells=cells)
+
+    def number_warnings(self, mapping: TableMapping) -> list[str]:
+        """Return a sentence for each column whose numbers may be other numbers, or are texts."""
+        of_times = {name for time in ALL_TIMES for name in mapping.sources(time)}
+        warnings = []
+        for table in self.tables.values():
+            for column, number in table.maybe_thousands.items():
+                # A rate such as 23,976 has decimals.
+                if column not in mapping.sources(RATE_COLUMN):
+                    warnings.append(thousands_text(column, number))
+            for column, number in table.unread_numbers.items():
+                # Each time is read by itself.
+                if column not in of_times:
+                    warnings.append(unread_number_text(column, number))
+        return warnings
 
     def filled(self, column: str) -> list[str]:
         """Return the cells of a column that have an answer."""

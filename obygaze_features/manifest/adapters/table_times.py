@@ -6,8 +6,10 @@ from fractions import Fraction
 
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.tables import TableRow, number_of_cell
+from obygaze_features.manifest.spans import FILM_TIMES
 
 SPAN_COLUMNS = ("start_s", "end_s")
+ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
 # The columns of the same times as clock times, which `manifest show` writes, too.
 CLOCK_COLUMNS = ("start", "end")
 # The formats that 1:05 may have. Excel shows times without seconds as h:mm.

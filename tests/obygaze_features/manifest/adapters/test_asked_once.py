@@ -513,7 +513,9 @@ def test_films_of_two_people_may_be_in_a_column_of_files(tmp_path: Path) -> None
     assert [(clip.start_s, clip.end_s) for clip in manifest][1] == (1.5, 3.0)
 
 
-@pytest.mark.parametrize("header", ["Inizio;Fine", "Begin;Finish", "from;until"])
+@pytest.mark.parametrize(
+    "header", ["Inizio;Fine", "Begin;Finish", "Aufblende;Abblende"]
+)
 def test_clock_times_below_other_words_are_asked_about(tmp_path: Path, header) -> None:
     lines = [f"Film;Nr;{header}", "a;1;0:00:02;0:00:04,5", "a;2;0:01:05;0:01:09"]
     assert asked_times(tmp_path, *lines) == [("a-1", 2.0, 4.5), ("a-2", 65.0, 69.0)]
@@ -572,7 +574,7 @@ def test_a_start_with_a_duration_needs_an_end(tmp_path: Path, header, form) -> N
     assert caught.value.hint == "correct the table in each place that is listed"
     imported = read(tmp_path / "t.csv", {start: start})
     assert [clip.start_s for clip in imported.manifest] == [None, None]
-    said = f"clips have no times, but columns do: {start}, {duration}"
+    said = f"clips have no times, but columns may: {start}, {duration}"
     assert any(one.startswith(said) for one in imported.warnings) == (":" in form)
 
 
@@ -625,6 +627,18 @@ def test_frames_that_count_from_1_are_said(tmp_path, header, rows, problem) -> N
     said = "the smallest start_frame is 1; if the table counts from 1, subtract 1"
     warnings = read(tmp_path / "t.csv").warnings
     assert [one.startswith(said) for one in warnings] == [True] * (problem == "")
+
+
+@pytest.mark.parametrize("times", [("00:01:05:12", "00:01:07:00"), ("1'05", "1'07")])
+def test_times_of_another_form_are_said(tmp_path: Path, times) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"movie_id,clip_id,TC in,TC out\na,1,{','.join(times)}\n", "utf-8")
+    (warning,) = read(path).warnings
+    said = f"clips have no times, but columns may: TC in, TC out, such as {times[0]!r}"
+    assert warning.startswith(said)
+    lines = f"movie_id,clip_id,TC in,TC out,start_s,end_s\na,1,{','.join(times)},1,2\n"
+    path.write_text(lines, "utf-8")
+    assert read(path).warnings == ()
 
 
 def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> None:
