@@ -363,6 +363,9 @@ def _make_store(
     finally:
         remove_tree(staged)
     remarks = [*files.notes, *clips.notes]
+    for array in rows.arrays:
+        if array.name in rows.narrowed:
+            remarks.append(f"{array.name}: {rows.narrowed[array.name]}")
     if rows.left_out:
         remarks.append(
             f"not imported, because no array needs them: {', '.join(rows.left_out)}"

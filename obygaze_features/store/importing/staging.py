@@ -160,6 +160,7 @@ class ImportedRows:
         problems: The reasons of rows without features, by row number.
         pooling: The pooling, in words; "" if nothing was pooled.
         left_out: The arrays of the files that are not stored.
+        narrowed: The stored arrays whose numbers have a wider type in the files.
     """
 
     def __init__(
@@ -180,6 +181,7 @@ class ImportedRows:
         """
         self.arrays: list[Array] = []
         self.pooling = ""
+        self.narrowed: dict[str, str] = {}
         self._files = files
         self._folder = folder
         self._progress = progress
@@ -376,6 +378,7 @@ class ImportedRows:
         The problems are a dictionary: for the words of a problem, which rows of the batch have it.
         """
         values = self._read(key, batch)
+        type_in_files = values.dtype
         mask = self._mask(key, values, batch)
         wrong = {}
         if mask is not None:
@@ -392,6 +395,8 @@ class ImportedRows:
             # Times may be NaN: the padding of a short clip has no times.
             return values.astype(np.float64), wrong
         dtype = stored_type(name, values.dtype, values.ndim)
+        if type_in_files.kind == "f" and type_in_files.itemsize > dtype.itemsize:
+            self.narrowed[name] = f"{type_in_files} numbers are stored as {dtype}"
         with np.errstate(over="ignore"):
             stored = values.astype(dtype, copy=False)
         is_wrong = np.zeros(len(stored), bool)

@@ -5,12 +5,14 @@ Symbolic links, codecs that run code, packed numbers and arrays that exceed the 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import math
 import struct
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -124,18 +126,15 @@ def open_zarr(
     read = features_of_rows(
         path, columns, arrays, id_key, is_export=is_export, clip_ids=clip_ids
     )
+    ids = id_key or ID_KEY
+    taken = {ids, FILM_KEY, *SPAN_KEYS, *read.unasked, *(read.keys or {}).values()}
+    _check_dimensions(
+        {name: one for name, one in columns.items() if name in taken}, ids, path
+    )
     of_clips = {
         name for name, one in columns.items() if one.shape == (len(read.names),)
     }
-    known = {
-        id_key,
-        ID_KEY,
-        FILM_KEY,
-        *SPAN_KEYS,
-        *read.arrays,
-        *(read.keys or {}).values(),
-    }
-    if clip_ids is None and of_clips - known:
+    if clip_ids is None and of_clips - taken - {ID_KEY}:
         read.notes = [
             *read.notes,
             "labels are of a manifest, and not of a store; how to make one:"
@@ -151,6 +150,30 @@ def open_zarr(
     return read
 
 
+def _check_dimensions(columns: Mapping[str, ZarrArray], ids: str, path: Path) -> None:
+    """Raise an error unless the first dimension of all arrays is that of the clips, by its name.
+
+    Arrays of as many features as clips have the same shape if they are transposed.
+    """
+    first_dims = {name: one.dims[0] for name, one in columns.items() if one.dims}
+    if len({*first_dims.values()}) > 1:
+        named = few([f"{dim} in {name}" for name, dim in first_dims.items()])
+        raise FixInput(
+            f"expected clips along the first dimension of each array, got {named}",
+            where=str(path),
+            hint="write the group anew with data.transpose(CLIPS, ...) in xarray; --array"
+            " NAME=KEY names the arrays of the clips",
+        )
+    for name, one in columns.items():
+        if one.dims and ids not in columns and one.shape.count(one.shape[0]) > 1:
+            raise FixInput(
+                f"{name} has the dimensions {', '.join(map(str, one.dims))} of one size, and no"
+                " ids that say which dimension is that of the clips",
+                where=str(path),
+                hint=f"add an array {ID_KEY} to the group",
+            )
+
+
 def lines_of_labels(path: Path) -> list[str]:
     """Return the lines of Python that make a manifest of what a group states of its clips.
 
@@ -159,24 +182,40 @@ def lines_of_labels(path: Path) -> list[str]:
     """
     import zarr
 
+    files = files_of_group(path)
+    sizes = {file.relative_to(path).as_posix(): file.stat().st_size for file in files}
     with damaged("not a group of Zarr", path), without_warnings():
         group = zarr.open_group(path, mode="r", use_consolidated=False)
         arrays = dict(sorted(group.arrays()))
-    dims = {name: _dims_of(array) for name, array in arrays.items()}
+    dims = {name: dims_of(array) or array.shape for name, array in arrays.items()}
     rows = Counter(one[0] for one in dims.values() if one)
     ((row, _),) = rows.most_common(1) or [("", 0)]
     is_named = isinstance(row, str)
     keys = [name for name, one in dims.items() if one == (row,)]
+    incomplete = {}
+    for key in keys:
+        column = ZarrArray(key, arrays[key], path, sizes, fill_missing=False)
+        problem = column.missing_chunks()
+        if problem:
+            incomplete[key] = problem
+    keys = [key for key in keys if key not in incomplete]
     if not keys:
         raise FixInput("no array has one value per clip", where=str(path))
     if is_named:
-        table = f"xarray.open_zarr({str(path)!r})[{keys}].to_dataframe()"
-        if row not in arrays:
+        left_out = ""
+        if incomplete:
+            left_out = f", drop_variables={[*incomplete]}"
+        table = f"xarray.open_zarr({str(path)!r}{left_out})[{keys}].to_dataframe()"
+        if row not in keys:
             table += ".reset_index(drop=True)"
     else:
         group_of_path = f"zarr.open_group({str(path)!r}, mode='r')"
         table = f"pandas.DataFrame({{key: {group_of_path}[key][:] for key in {keys}}})"
     return [
+        *(
+            f"# left out; add it if no file was lost: {one}"
+            for one in incomplete.values()
+        ),
         "import obygaze as og",
         "import xarray" if is_named else "import pandas, zarr",
         f"table = {table}",
@@ -185,11 +224,11 @@ def lines_of_labels(path: Path) -> list[str]:
     ]
 
 
-def _dims_of(array: Any) -> tuple[Any, ...]:
-    """Return the names of the dimensions of an array; without names, their sizes."""
+def dims_of(array: Any) -> tuple[Any, ...]:
+    """Return the names of the dimensions of an array; empty if the first one has no name."""
     names = getattr(array.metadata, "dimension_names", None)
     names = names or array.attrs.get("_ARRAY_DIMENSIONS")
-    return tuple(names or array.shape)
+    return tuple(names) if names and names[0] else ()
 
 
 @contextmanager
@@ -206,6 +245,7 @@ class ZarrArray:
     Attributes:
         shape: The shape.
         dtype: The data type.
+        dims: The names of the dimensions; empty if the first one has no name.
         has_checksums: Whether a codec compares a checksum of each chunk.
     """
 
@@ -229,6 +269,7 @@ class ZarrArray:
         """
         self.shape: tuple[int, ...] = array.shape
         self.dtype = array.dtype
+        self.dims = dims_of(array)
         self._name = name
         self._array = array
         self._folder = folder
@@ -255,8 +296,11 @@ class ZarrArray:
             start = first - first % self._file_shape[0]
             end = start + max(after - start, self._file_shape[0])
             self._kept = (start, min(end, self.shape[0]))
-            with without_warnings():
-                self._values = np.asarray(self._array[slice(*self._kept)])
+            with without_warnings(), ThreadPoolExecutor(1) as thread:
+                # A loop of its own ends all reads if one raises an error: zarr's loop leaves the
+                # others, and Python prints a traceback for each when the program ends.
+                read = self._array.async_array.getitem(slice(*self._kept))
+                self._values = np.asarray(thread.submit(asyncio.run, read).result())
         return self._values[first - self._kept[0] : after - self._kept[0]]
 
     @property
@@ -313,18 +357,26 @@ class ZarrArray:
             f"the rows of one chunk of {self._name}",
             str(self._folder),
         )
-        n_missing = 0 if self._fill_missing else self._n_missing_chunks()
-        if n_missing:
-            n_all = math.prod(_n_parts(self.shape, self._array.chunks))
-            fill = np.asarray(self._array.fill_value).tolist()
-            command = f"obygaze store import {shell_word(self._folder)} --fill-missing"
+        missing_chunks = "" if self._fill_missing else self.missing_chunks()
+        if missing_chunks:
             raise FixInput(
-                f"{self._name}: {n_missing} of {count(n_all, 'chunk')} missing; zarr writes no"
-                f" chunk that has only the fill value, here {fill!r}, and a"
-                " chunk that was lost looks the same",
+                missing_chunks,
                 where=str(self._folder),
-                hint=f"if no file was lost, read them as this value: {command} -o NAME",
+                hint="if no file was lost, pass --fill-missing too, to read them as this value",
             )
+
+    def missing_chunks(self) -> str:
+        """Return the problem that chunks are missing, or ""."""
+        n_missing = self._n_missing_chunks()
+        if not n_missing:
+            return ""
+        n_all = math.prod(_n_parts(self.shape, self._array.chunks))
+        fill = np.asarray(self._array.fill_value).tolist()
+        return (
+            f"{self._name}: {n_missing} of {count(n_all, 'chunk')} missing; zarr writes no"
+            f" chunk that has only the fill value, here {fill!r}, and a chunk that was lost looks"
+            " the same"
+        )
 
     def _n_missing_chunks(self) -> int:
         """Return the number of chunks of the array that are in no file."""

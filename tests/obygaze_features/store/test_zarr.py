@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from support.cli import call_obygaze
+from support.cli import call_obygaze, run_obygaze
 from support.stores import imported, made_store, some_ids
 from support.written_stores import some_rows
 from zarr.codecs import BytesCodec, Crc32cCodec, ZstdCodec
@@ -121,6 +120,46 @@ def test_a_number_that_stands_for_missing_values_is_refused(
         imported(path, tmp_path / "s")
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_arrays_whose_first_dimension_is_not_that_of_the_clips_are_refused(
+    tmp_path: Path, version: Any
+) -> None:
+    """As many features as clips: a transposed array was once stored as it stood."""
+    xarray = pytest.importorskip("xarray")
+    square = DRAWS.standard_normal((50, 50)).astype("f4")
+    films = ("feature", ["lake"] * 50)
+    ids = {"clip_id": ("c", IDS)}
+    dims = ("feature", "c")
+    first = "expected clips along the first dimension of each array, got "
+    for name, data, said in (
+        ("x", xarray.Dataset({"clip": (dims, square)}, ids), f"{first}feature in clip"),
+        (
+            "y",
+            xarray.Dataset({"clip": (dims[::-1], square), "movie_id": films}, ids),
+            f"{first}c in clip, c in clip_id, feature in movie_id",
+        ),
+        ("z", xarray.Dataset({"clip": (dims, square)}), "no ids that say which"),
+    ):
+        path = tmp_path / name
+        data.to_zarr(path, zarr_format=version, consolidated=False)
+        clips = tuple(Clip(clip_id, "lake") for clip_id in IDS)
+        manifest = Manifest("films", Header("x", {}), clips) if name == "z" else None
+        with pytest.raises(FixInput, match=said):
+            import_features(path, tmp_path / "s", manifest=manifest)
+    turned = xarray.Dataset({"clip": (dims, square)}, ids).transpose("c", ...)
+    turned.to_zarr(tmp_path / "t", zarr_format=version, consolidated=False)
+    np.testing.assert_array_equal(read_back(tmp_path / "t"), square.T)
+
+
+def test_a_wider_type_in_the_files_is_said(tmp_path: Path) -> None:
+    for dtype, is_said in (("f8", True), ("f4", False), ("f2", False)):
+        group = group_at(tmp_path / dtype)
+        group.create_array("clip", data=CLIP.astype(dtype), chunks=(7, 16))
+        made = import_features(tmp_path / dtype, tmp_path / f"s{dtype}")
+        words = "clip: float64 numbers are stored as float32"
+        assert (words in made.notes) is is_said
+
+
 def test_ids_come_from_the_group_or_from_a_manifest(tmp_path: Path) -> None:
     group = group_at(tmp_path / "x", ids=False)
     group.create_array("features", data=CLIP, chunks=(50, 16))
@@ -186,11 +225,10 @@ def test_a_missing_chunk_is_refused_with_the_line_that_fills(
     expected = zarr.open_group(tmp_path / "x", mode="r")["clip"][:]
     with pytest.raises(FixInput, match=f"clip: {n_missing} chunks missing") as error:
         import_features(tmp_path / "x", tmp_path / "s")
-    line = re.search(
-        r"obygaze (store import .* --fill-missing) -o NAME", error.value.hint
-    )
-    assert line and "here 0.0" in str(error.value)
-    words = line[1].split()
+    assert "here 0.0" in str(error.value)
+    # What was typed stays: a printed line without `--array` once read another array.
+    assert "pass --fill-missing too" in str(error.value.hint)
+    words = ("store", "import", str(tmp_path / "x"), "--fill-missing")
     call_obygaze(*words, "-o", str(tmp_path / "s")).ok()
     read = open_store(tmp_path / "s").matrix("clip").values
     np.testing.assert_array_equal(read, expected)
@@ -354,6 +392,19 @@ def test_chunks_without_a_checksum_are_said(tmp_path: Path) -> None:
         assert (words in made.notes) is is_said
 
 
+def test_a_failed_read_prints_nothing_of_other_reads(tmp_path: Path) -> None:
+    """zarr reads many chunks at a time; Python once listed the others at its end."""
+    group = group_at(tmp_path / "x")
+    group.create_array("clip", data=CLIP, chunks=(2, 1), compressors=[Crc32cCodec()])
+    for number in range(16):
+        file = tmp_path / f"x/clip/c/0/{number}"
+        data = bytearray(file.read_bytes())
+        data[3] ^= 1
+        file.write_bytes(data)
+    said = run_obygaze("store", "import", "x", "-o", "s", cwd=tmp_path)
+    assert said.code == 4 and len(said.stderr.splitlines()) == 2, said.stderr
+
+
 def test_a_store_is_not_imported(tmp_path: Path) -> None:
     made_store(tmp_path / "s", some_rows(50), {"clip": CLIP})
     with pytest.raises(FixUsage, match="got a store") as error:
@@ -392,6 +443,29 @@ def test_labels_are_read_by_the_lines_that_are_printed(tmp_path, monkeypatch) ->
     group_at(tmp_path / "none.zarr", ids=False).create_array("clip", data=CLIP)
     with pytest.raises(FixInput, match="no array has one value per clip"):
         zarr_lines("none.zarr")
+
+
+def test_labels_with_missing_chunks_are_left_out(tmp_path, monkeypatch) -> None:
+    """They were once read as 0 by the lines that are printed."""
+    monkeypatch.chdir(tmp_path)
+    xarray = pytest.importorskip("xarray")
+    group = group_at(tmp_path / "plain.zarr")
+    group.create_array("movie_id", data=np.array(["m"] * 50, np.dtypes.StringDType()))
+    group.create_array("mood", data=np.arange(50) % 3 + 1, chunks=(10,))
+    (tmp_path / "plain.zarr/mood/c/2").unlink()
+    of_clips = {"mood": ("c", np.arange(50) % 3 + 1), "when": ("c", np.arange(1, 51))}
+    of_clips["movie_id"] = ("c", ["m"] * 50)
+    data = xarray.Dataset({"clip": (("c", "d"), CLIP)}, {"clip_id": ("c", IDS)})
+    data = data.assign_coords(of_clips)
+    data.to_zarr(tmp_path / "named.zarr", consolidated=False)
+    (tmp_path / "named.zarr/mood/c/0").unlink()
+    for name, kept in (("plain", set()), ("named", {"when"})):
+        lines = zarr_lines(f"{name}.zarr")
+        assert "mood: 1 of " in lines[0] and "here 0," in lines[0]
+        exec("\n".join(lines))
+        found = og.read_manifest(name)
+        assert list(found.clip_ids) == IDS
+        assert {key for clip in found for key in clip.extra} == kept
 
 
 def zarr_lines(source: str) -> list[str]:
