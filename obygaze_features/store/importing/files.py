@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import struct
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +41,11 @@ IDS_AT_ONCE = 2**12
 USUAL_NAMES = ("clip", "pooled", "frames", "tokens")
 # Arrays that belong to other arrays, with their NumPy kinds.
 COMPANION_KINDS = {MASK: "biuf", **dict.fromkeys(TIMES, "f"), N_WORDS: "iu"}
+# Attributes of numbers that stand for other numbers: xarray unpacks them.
+PACKED = ("scale_factor", "add_offset")
+STATE_MISSING = ("_FillValue", "missing_value")
+# What xarray states as the missing value of times.
+NOT_A_TIME = -(2**63)
 NAME_IT = "pass --array NAME=KEY for each array with a row per clip, and --id-key KEY for the ids"
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -193,7 +200,10 @@ def features_of_rows(
     films = [""] * len(names)
     if FILM_KEY in facts:
         films = to_texts(facts.pop(FILM_KEY), FILM_KEY, where)
-    spans = {key: np.asarray(one[:], np.float64) for key, one in facts.items()}
+    spans = {}
+    for key, column in facts.items():
+        with damaged(f"{key} cannot be read", where):
+            spans[key] = np.asarray(column[:], np.float64)
     return FeatureFiles(
         str(where), names, arrays, films, spans, unasked, asked, notes, is_export
     )
@@ -229,6 +239,33 @@ def _arrays_of_floats(
             hint=NAME_IT,
         )
     return {key: key for key in usable}
+
+
+def problem_of_attributes(
+    attributes: Mapping[str, Any], dtype: np.dtype[Any], fill: Any = None
+) -> str:
+    """Return why the numbers of an array are not what they stand for, or "".
+
+    Args:
+        attributes: The attributes of the array, as xarray writes them.
+        dtype: The data type of the array.
+        fill: One more number that stands for missing values.
+    """
+    packed = [key for key in PACKED if key in attributes]
+    anew = "with an empty `encoding` in xarray"
+    if packed:
+        return f"has packed numbers ({few(packed)}): write them unpacked, {anew}"
+    stated = [attributes[key] for key in STATE_MISSING if key in attributes]
+    for value in [*stated, fill] if dtype.kind in "fiu" else ():
+        if isinstance(value, str):
+            with suppress(ValueError, struct.error):
+                (value,) = struct.unpack("<d", base64.b64decode(value))
+        is_number = isinstance(value, int | float | np.number)
+        if is_number and value != NOT_A_TIME and not math.isnan(value):
+            return (
+                f"states {value:g} as its missing value: write NaN in its place, {anew}"
+            )
+    return ""
 
 
 def to_texts(column: Any, key: str, where: object) -> list[str]:

@@ -21,12 +21,16 @@ from obygaze_features.store.importing.files import (
     EXPORT_KEY,
     MOST_COMPRESSED,
     NAME_IT,
+    PACKED,
+    SPAN_KEYS,
+    STATE_MISSING,
     ArrayOfClips,
     BadRow,
     FeatureFiles,
     Keys,
     damaged,
     features_of_rows,
+    problem_of_attributes,
 )
 from obygaze_features.store.layout import MASK, N_WORDS
 
@@ -58,7 +62,12 @@ def open_hdf5(path: Path, arrays: Keys, id_key: str | None) -> FeatureFiles:
             if file.is_there(key):
                 columns[key] = file.data_set(key)
         is_export = EXPORT_KEY in file.root.attrs
-        return features_of_rows(path, columns, paths, id_key, is_export=is_export)
+        read = features_of_rows(path, columns, paths, id_key, is_export=is_export)
+        for key in {*SPAN_KEYS, *read.unasked, *(read.keys or {}).values()} & {
+            *columns
+        }:
+            file.plain_data_set(key)
+        return read
 
 
 class _Hdf5:
@@ -111,6 +120,18 @@ class _Hdf5:
             _check_texts(self.root, node)
         return node
 
+    def plain_data_set(self, path: str) -> Any:
+        """Return the data set at a path; raise Corrupt if its numbers stand for other numbers."""
+        node = self.data_set(path)
+        attributes = {}
+        for key in (*PACKED, *STATE_MISSING):
+            if key in node.attrs and node.attrs.get_id(key).dtype.kind in "fiu":
+                attributes[key] = np.ravel(node.attrs[key])[0]
+        problem = problem_of_attributes(attributes, node.dtype)
+        if problem:
+            raise Corrupt(f"{path!r} {problem}", where=self.where)
+        return node
+
     def clips(self, patterns: Keys) -> FeatureFiles:
         """Return features with one data set per clip; `patterns` are paths with `{id}`."""
         clips: list[str] = []
@@ -133,7 +154,7 @@ class _Hdf5:
         self.refuse_unread_companions(patterns, clips)
 
         def read(pattern: str, place: int) -> Any:
-            return self.data_set(pattern.replace(CLIP_MARK, clips[place]))
+            return self.plain_data_set(pattern.replace(CLIP_MARK, clips[place]))
 
         arrays = {}
         for name, pattern in patterns.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,18 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.untrusted_text import safe_text
-from obygaze_features.store.atomic_files import write_file
+from obygaze_features.store.atomic_files import HashedStream, new_file
 from obygaze_features.store.decoding import (
-    Bytes,
     Rows,
-    crc32c,
     index_bytes,
     shard_index,
     stored_chunk_bytes,
 )
-from obygaze_features.store.encoding import stored_dtype
+from obygaze_features.store.encoding import (
+    finish_chunks,
+    rows_of_chunks,
+    stored_dtype,
+)
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.clips import Clips
 from obygaze_features.store.importing.files import (
@@ -49,6 +52,7 @@ from obygaze_features.store.layout import (
     TIMES,
     Array,
     belongs_to,
+    power_of_two,
     with_file_rows,
 )
 from obygaze_features.store.making import FinishedFile, rows_not_finite
@@ -61,13 +65,14 @@ NOT_IN_FILES = "not in the files"
 # Bytes of a batch of rows: it fits into the cache of a processor.
 BATCH_BYTES = 2**20
 LEAST_ROW_BYTES = 2**8
+# Bytes of the chunks that are written at a time.
+STEP_BYTES = 2**21
 
 
 class StagedFiles:
     """The files of an array of the new store, written once, while its rows are read.
 
-    Rows are put where they stand in a file: behind each chunk is room for its CRC32C. zarr would
-    write the same bytes, but it copies each row four times.
+    Some chunks are in memory at a time: they stay in the cache of a processor.
 
     Args:
         array: The array.
@@ -80,52 +85,70 @@ class StagedFiles:
         self._path = path
         self._n_rows = n_rows
         self._files: list[FinishedFile] = []
-        # The file that is written next: its bytes, its chunks, and the rows of each chunk.
-        n_chunks = array.n_chunks(min(array.file_rows, n_rows))
-        n_bytes = n_chunks * stored_chunk_bytes(array)
-        self._data = np.empty(n_bytes + index_bytes(array), np.uint8)
-        self._chunks = self._data[:n_bytes].reshape(n_chunks, -1)
+        # The file that is open: its bytes, and the checksums of its chunks.
+        self._open = ExitStack()
+        self._stream: HashedStream
+        self._checks: list[bytes] = []
+        # The chunks that are written next, and their rows.
+        n_chunks = power_of_two(
+            STEP_BYTES // array.chunk_bytes, most=array.chunks_of_a_file
+        )
+        self._chunks = np.empty((n_chunks, stored_chunk_bytes(array)), np.uint8)
         self._rows = rows_of_chunks(array, self._chunks)
+        self._n_written = 0
 
     def put(self, first: int, rows: Values) -> None:
         """Add rows from number `first`, in ascending order.
 
         A file without one of its rows is not linked, so the bytes of such a row do not matter.
         """
+        chunk_rows = self.array.chunk_rows
         while len(rows):
-            number, place = divmod(first, self.array.file_rows)
-            self._finish(number)
-            chunk, start = divmod(place, self.array.chunk_rows)
-            some = rows[: self.array.chunk_rows - start]
-            self._rows[chunk, start : start + len(some)] = some
+            number, start = divmod(first, chunk_rows)
+            self._write(number - number % len(self._chunks))
+            some = rows[: chunk_rows - start]
+            place = number % len(self._chunks)
+            self._rows[place, start : start + len(some)] = some
             first += len(some)
             rows = rows[len(some) :]
 
     def close(self) -> None:
-        """Write the last files."""
-        self._finish(self.array.n_files(self._n_rows))
-        del self._data, self._chunks, self._rows
+        """Write the last chunks."""
+        self._write(self.array.n_chunks(self._n_rows))
+        del self._chunks, self._rows
 
-    def _finish(self, n_files: int) -> None:
-        """Write files, until there are `n_files`."""
+    def _write(self, n_chunks: int) -> None:
+        """Write chunks, until there are `n_chunks`."""
         array = self.array
-        while len(self._files) < n_files:
-            number = len(self._files)
-            n_rows = min(array.file_rows, self._n_rows - number * array.file_rows)
+        while self._n_written < n_chunks:
+            first = self._n_written * array.chunk_rows
+            if first % array.file_rows == 0:
+                path = self._path.with_name(f"{self._path.name}.{len(self._files)}")
+                stream = self._open.enter_context(new_file(path))
+                self._stream = HashedStream(stream)
+                self._checks = []
+            n_rows = min(len(self._chunks) * array.chunk_rows, self._n_rows - first)
             chunks = self._chunks[: array.n_chunks(n_rows)]
-            # The last chunk of the array is filled up.
-            self._rows[len(chunks) - 1, (n_rows - 1) % array.chunk_rows + 1 :] = (
-                array.fill
-            )
-            crcs = [crc32c(chunk) for chunk in chunks[:, :-CRC_BYTES]]
-            checks = np.array(crcs, "<u4").view(np.uint8)
-            chunks[:, -CRC_BYTES:] = checks.reshape(-1, CRC_BYTES)
-            index = np.frombuffer(shard_index(array, len(chunks)), np.uint8)
-            n_bytes = chunks.size + len(index)
-            self._data[chunks.size : n_bytes] = index
-            path = self._path.with_name(f"{self._path.name}.{number}")
-            mark = write_file(path, self._data[:n_bytes].data)
-            self._files.append(FinishedFile(path, mark, checks.tobytes()))
+            self._checks.append(finish_chunks(array, chunks, n_rows))
+            try:
+                self._stream.write(chunks.reshape(-1).data)
+            except OSError:
+                # A full disk: to close the file fails again.
+                with suppress(OSError):
+                    self._open.close()
+                raise
+            self._n_written += len(chunks)
+            after = first + n_rows
+            if after == self._n_rows or after % array.file_rows == 0:
+                self._finish()
+
+    def _finish(self) -> None:
+        """Write the index of the open file, and close it."""
+        checks = b"".join(self._checks)
+        self._stream.write(shard_index(self.array, len(checks) // CRC_BYTES))
+        self._open.close()
+        path = self._path.with_name(f"{self._path.name}.{len(self._files)}")
+        self._files.append(FinishedFile(path, self._stream.mark(), checks))
 
     def file(self, number: int) -> FinishedFile:
         """Return a file."""
@@ -144,12 +167,6 @@ class StagedFiles:
             stored = rows_of_chunks(array, np.asarray(chunks))
             values[is_here] = stored[np.divmod(places[is_here], array.chunk_rows)]
         return values
-
-
-def rows_of_chunks(array: Array, chunks: Bytes) -> Values:
-    """Return the rows of chunks, which share their memory: a row of `chunks` has one chunk."""
-    rows = chunks[:, :-CRC_BYTES].view(stored_dtype(array))
-    return rows.reshape(len(chunks), array.chunk_rows, *array.shape)
 
 
 class ImportedRows:

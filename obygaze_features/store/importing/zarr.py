@@ -6,14 +6,12 @@ Symbolic links, codecs that run code, packed numbers and arrays that exceed the 
 from __future__ import annotations
 
 import asyncio
-import base64
 import math
-import struct
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,6 +36,7 @@ from obygaze_features.store.importing.files import (
     Values,
     damaged,
     features_of_rows,
+    problem_of_attributes,
 )
 from obygaze_features.store.layout import CRC_BYTES, STORE_JSON
 
@@ -56,11 +55,6 @@ CODECS = (
     *("crc32c", "crc32", "adler32", "fletcher32"),
 )
 CHECKSUMS = ("crc32c", "crc32", "adler32", "fletcher32", "gzip", "zlib")
-# Attributes of numbers that stand for other numbers: xarray unpacks them, zarr does not.
-PACKED = ("scale_factor", "add_offset")
-STATE_MISSING = ("_FillValue", "missing_value")
-# What xarray states as the missing value of times.
-NOT_A_TIME = -(2**63)
 SECONDS = ("s", "sec", "second", "seconds")
 
 
@@ -309,42 +303,21 @@ class ZarrArray:
         shape: tuple[int, ...] = self._array.shards or self._array.chunks
         return shape
 
+    @property
+    def _fill_for_missing(self) -> Any:
+        """The fill value where xarray reads it as a missing value: in Zarr 2. zarr writes 0."""
+        is_old = self._document["zarr_format"] == 2
+        return self._array.fill_value or None if is_old else None
+
     def _refuse(self, problem: str) -> NoReturn:
         raise Corrupt(f"{self._name} {problem}", where=str(self._folder))
-
-    def _stated_missing(self) -> float | None:
-        """Return the number that stands for missing values, or None; xarray reads it as NaN."""
-        if self.dtype.kind not in "fiu":
-            return None
-        attributes = self._document["attributes"]
-        stated = [attributes[key] for key in STATE_MISSING if key in attributes]
-        # In Zarr 2, xarray takes the fill value; zarr itself writes 0.
-        if self._document["zarr_format"] == 2 and self._array.fill_value:
-            stated.append(self._array.fill_value)
-        for value in stated:
-            if isinstance(value, str):
-                with suppress(ValueError, struct.error):
-                    (value,) = struct.unpack("<d", base64.b64decode(value))
-            is_number = isinstance(value, int | float | np.number)
-            if is_number and value != NOT_A_TIME and not math.isnan(value):
-                return float(value)
-        return None
 
     def _check(self) -> None:
         """Raise an error unless the array can be read, and all its chunks are there."""
         attributes = self._document["attributes"]
-        packed = [key for key in PACKED if key in attributes]
-        if packed:
-            self._refuse(
-                f"has packed numbers ({few(packed)}): write them unpacked, with an empty"
-                " `encoding` in xarray"
-            )
-        missing = self._stated_missing()
-        if missing is not None:
-            self._refuse(
-                f"states {missing:g} as its missing value: write NaN in its place, with an empty"
-                " `encoding` in xarray"
-            )
+        problem = problem_of_attributes(attributes, self.dtype, self._fill_for_missing)
+        if problem:
+            self._refuse(problem)
         unit = attributes.get("units", SECONDS[0])
         if self._name in TIME_KEYS and unit not in SECONDS:
             self._refuse(f"is in {unit!r}, expected seconds")

@@ -16,7 +16,11 @@ from support.written_stores import some_rows, some_values
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
 from obygaze_features.store.decoding import check_content, decode_texts
-from obygaze_features.store.encoding import encode_file, encode_texts
+from obygaze_features.store.encoding import (
+    encode_file,
+    encode_texts,
+    zarr_documents,
+)
 from obygaze_features.store.importing.staging import StagedFiles
 from obygaze_features.store.layout import DTYPES, Array, column_of
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row, RowColumns
@@ -90,7 +94,7 @@ def test_a_file_is_as_the_format_says(
 
 @settings(max_examples=60, deadline=None)
 @given(array=ARRAYS, n_rows=st.integers(1, 40), seed=st.integers(0, 99), data=st.data())
-def test_staged_files_are_those_that_zarr_writes(
+def test_staged_files_are_those_of_the_format(
     tmp_path_factory: pytest.TempPathFactory,
     array: Array,
     n_rows: int,
@@ -134,19 +138,34 @@ def test_files_of_texts_are_those_that_zarr_writes(texts: list[str]) -> None:
     assert checks == struct.pack("<I", google_crc32c.value(data[:-4].tobytes()))
 
 
-def test_settings_of_zarr_change_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    array = Array.of("clip", "float32", (4,))
-    values = np.zeros((9, 4), "f4")
-    expected = encode_file(array, values)[0].tobytes()
+@settings(max_examples=30, deadline=None)
+@given(array=ARRAYS, n_rows=st.integers(1, 32), seed=st.integers(0, 99))
+def test_a_file_is_as_zarr_writes_it(array: Array, n_rows: int, seed: int) -> None:
+    n_rows = min(n_rows, array.file_rows)
+    values = some_values(array, n_rows, seed)
+    files: dict[str, Any] = {}
+    written = zarr.create_array(
+        zarr.storage.MemoryStore(files),
+        shape=values.shape,
+        dtype=array.dtype,
+        chunks=(array.chunk_rows, *array.shape),
+        shards=(array.file_rows, *array.shape),
+        compressors=[zarr.codecs.Crc32cCodec()],
+        chunk_key_encoding={"name": "default", "separator": "."},
+        fill_value=array.fill,
+        config={"write_empty_chunks": True},
+    )
+    written[:] = values
+    (name,) = files.keys() - {"zarr.json"}
+    assert encode_file(array, values)[0].tobytes() == files[name].to_bytes()
+
+
+def test_settings_of_zarr_change_no_document() -> None:
+    arrays = [Array.of("clip", "float32", (4,)), column_of("reason", 9)]
+    expected = zarr_documents(arrays, 9)
     settings = {"array.write_empty_chunks": False, "default_zarr_format": 2}
     with zarr.config.set({**settings, "array.order": "F"}):
-        assert encode_file(array, values)[0].tobytes() == expected
-    # An encoder that leaves out a chunk is found before the file is written.
-    monkeypatch.setattr(
-        "obygaze_features.store.encoding.shard_index", lambda array, n: b"other"
-    )
-    with pytest.raises(RuntimeError, match="wrote the chunks of clip in another order"):
-        encode_file(array, values)
+        assert zarr_documents(arrays, 9) == expected
 
 
 def test_zarr_reads_the_table_of_rows(tmp_path: Path) -> None:

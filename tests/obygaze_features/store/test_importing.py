@@ -1,7 +1,9 @@
+import contextlib
 import errno
 import io
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,18 +164,19 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch) -> None:
     file = with_array(tmp_path / "f.npz", npy((3, 10**6), bytes(12 * 10**6)))
 
     class Full(io.BytesIO):
-        def __init__(self, dir: Path) -> None:
+        def __init__(self, dir: Path | None = None) -> None:
             super().__init__()
 
         def write(self, data: Any) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def write_file(path: Path, data: Any) -> None:
+    @contextlib.contextmanager
+    def new_file(path: Path) -> Iterator[Full]:
         path.touch()
-        raise OSError(errno.ENOSPC, "No space left on device")
+        yield Full()
 
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
-    monkeypatch.setattr(staging, "write_file", write_file)
+    monkeypatch.setattr(staging, "new_file", new_file)
     # Rows in the order of the file are written into files of the store, others are not.
     for order in (IDS, IDS[::-1]):
         manifest = a_manifest([Clip(one, "a") for one in order])

@@ -88,6 +88,35 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(tmp_path) -> 
         open_features(tmp_path / "g.h5")
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("scale_factor", 0.5, "'a' has packed numbers .scale_factor."),
+        ("_FillValue", np.float32([-999]), "'a' states -999 as its missing value"),
+        ("missing_value", 1e20, "'a' states 1e.20 as its missing value"),
+    ],
+)
+def test_numbers_of_netcdf_that_stand_for_others_are_refused(
+    tmp_path, attribute, value, said
+) -> None:
+    """A file of netCDF 4 is HDF5; xarray and netCDF unpack such numbers, h5py does not."""
+    ids = ["1", "2", "3"]
+    hdf5(tmp_path / "f.h5", {"clip_id": ids, "a": A})
+    with h5py.File(tmp_path / "f.h5", "a") as file:
+        file["a"].attrs[attribute] = value
+    for arrays in ({}, {"clip": "a"}):
+        with pytest.raises(Corrupt, match=said):
+            import_features(tmp_path / "f.h5", tmp_path / "s", arrays=arrays)
+    with h5py.File(tmp_path / "f.h5", "a") as file:
+        del file["a"].attrs[attribute]
+        file["a"].attrs["_FillValue"] = np.float32([np.nan])
+        file["a"].attrs["units"] = "none"
+        # An array that is not imported may have such numbers.
+        file["other"] = np.arange(3)
+        file["other"].attrs[attribute] = value
+    import_features(tmp_path / "f.h5", tmp_path / "s")
+
+
 def hdf5_of_texts(path: Path) -> bytearray:
     """Write an HDF5 file whose ids are texts of any length; return its bytes."""
     with h5py.File(path, "w") as file:

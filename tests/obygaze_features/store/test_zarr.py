@@ -392,6 +392,19 @@ def test_chunks_without_a_checksum_are_said(tmp_path: Path) -> None:
         assert (words in made.notes) is is_said
 
 
+def test_damaged_times_are_refused(tmp_path: Path) -> None:
+    """They once ended with an error of zarr."""
+    group = group_at(tmp_path / "x")
+    group.create_array("clip", data=CLIP)
+    group.create_array("start_s", data=np.arange(50.0), compressors=[Crc32cCodec()])
+    file = tmp_path / "x/start_s/c/0"
+    data = bytearray(file.read_bytes())
+    data[50] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(Corrupt, match="start_s cannot be read"):
+        import_features(tmp_path / "x", tmp_path / "s")
+
+
 def test_a_failed_read_prints_nothing_of_other_reads(tmp_path: Path) -> None:
     """zarr reads many chunks at a time; Python once listed the others at its end."""
     group = group_at(tmp_path / "x")
