@@ -363,7 +363,7 @@ def _in_words(message: str, hint: Any, value: Any) -> str:
     is_union = get_origin(hint) in (Union, UnionType)
     for part in (hint, *get_args(hint)) if is_union else (hint,):
         for meta in getattr(part, "__metadata__", ()):
-            if meta.description and not described:
+            if isinstance(meta, msgspec.Meta) and meta.description and not described:
                 described = meta.description
                 words = (meta.extra or {}).get("words", ())
     if get_origin(hint) is Literal:

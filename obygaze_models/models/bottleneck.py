@@ -17,6 +17,7 @@ from obygaze_models.models.concepts import (
 )
 from obygaze_models.models.estimator import (
     Classifier,
+    check_parameters,
     check_training_rows,
     one_for_each_row,
     unfitted,
@@ -135,6 +136,7 @@ class PCBM(Classifier):
             sentences: The sentences of each file, by its path, for `texts`. None: the file is read.
         """
         rows = check_training_rows(self, X)
+        self._check_parts()
         labels = self._check_classes(X, y)
         if labelled is None:
             labelled = np.ones(len(rows), dtype=np.bool_)
@@ -156,6 +158,21 @@ class PCBM(Classifier):
             self._fit_residual(rows, labels, self._logit(margins))
         return self
 
+    def _check_parts(self) -> None:
+        """Raise an error for a bank, a head or a residual that cannot be used."""
+        is_bank = isinstance(self.part("bank"), CAV)
+        is_head = hasattr(self.part("head"), "predict_proba")
+        is_residual = isinstance(self.residual, ResidualHead | None)
+        for name, is_part, expected in (
+            ("bank", is_bank, "concept vectors such as CAV()"),
+            ("head", is_head, "an estimator with predict_proba"),
+            ("residual", is_residual, "a ResidualHead() or None"),
+        ):
+            part = getattr(self, name)
+            if not is_part or isinstance(part, type):
+                raise FixTraining(f"{name} must be {expected}, got {part!r}")
+        check_parameters(self.part("bank"))
+
     def _fit_bank(self, X: Floats, concepts: Any, groups: Any, folds: Any) -> Floats:
         """Fit the concept vectors, and return the cross-fitted margins of every row."""
         if concepts is None:
@@ -164,7 +181,8 @@ class PCBM(Classifier):
                 hint="use fit(X, y, concepts=C), or texts='FILE' for vectors of sentences",
             )
         one_for_each_row(concepts, len(X), "concepts")
-        values = np.asarray(concepts, dtype=np.float64).reshape(len(X), -1)
+        values = np.asarray(concepts, dtype=np.float64)
+        values = values.reshape(len(X), int(np.prod(values.shape[1:])))
         is_example = ~np.isnan(values).all(axis=1)
         targets = concept_columns(values[is_example], int(is_example.sum()))
         of_examples = []

@@ -33,7 +33,7 @@ from obygaze_models.models.estimator import (
 from obygaze_models.models.examples import Against, concept_columns
 from obygaze_models.models.fold_data import INNER_FOLDS, has_both_classes, inner_folds
 from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
-from obygaze_models.models.parameters import InFile, Positive, Seed, Solver
+from obygaze_models.models.parameters import InFile, Names, Positive, Seed, Solver
 from obygaze_models.models.scaling import Scaling
 
 Tolerance = Annotated[
@@ -47,6 +47,7 @@ Tolerance = Annotated[
 ]
 Balance = Annotated[
     Literal["weights", "subsample"] | None,
+    Meta(description="weights, subsample or None"),
     InFile(Literal["weights", "subsample", "none"]),
 ]
 
@@ -104,7 +105,7 @@ class CAV(Transformer):
     `joblib.Memory`, equal fits are computed once.
     """
 
-    concepts: Sequence[str] | None = None
+    concepts: Names = None
     _: KW_ONLY
     C: Tolerance = "inner"
     balance: Balance = "weights"
@@ -172,7 +173,14 @@ class CAV(Transformer):
         """
         n_features = machines.X.shape[1]
         n_concepts = targets.shape[1]
-        names = self.concepts or [f"concept{number}" for number in range(n_concepts)]
+        names = self.concepts
+        if names is None:
+            names = [f"concept{number}" for number in range(n_concepts)]
+        if len(names) != n_concepts or len(set(names)) != n_concepts:
+            raise FixTraining(
+                f"concepts must name each of {n_concepts} columns once, got"
+                f" {', '.join(names)}"
+            )
         self.n_features_in_ = n_features
         self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
@@ -310,6 +318,8 @@ def fit_bank(bank: CAV, X: Floats, targets: Ints, groups: Any, folds: Any) -> CA
     """Return the fitted vectors of an unfitted bank on all rows."""
     machines = bank.cached(machines_on)(X, bank.solver)
     examples = Examples(machines, targets, groups, folds)
+    if folds is None and bank.best_of_folds:
+        raise FixTraining("best_of_folds needs the folds of a published file")
     if folds is not None:
         return fit_by_scheme(bank, examples)
     return bank.fit_on(examples, np.arange(len(X)))

@@ -26,6 +26,7 @@ from obygaze_models.models.common import (
     encode_classes,
     one_thread,
 )
+from obygaze_models.models.parameters import parameter_problem
 
 NUMBER_KINDS = "biuf"  # kinds of plain numbers, of the types of NumPy
 MIN_ROWS = 2  # of a fit
@@ -148,6 +149,10 @@ def cached(memory: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose results a memory with a method `cache` remembers; None: no memory."""
     remembered: Callable[..., Any] = function
     if memory is not None:
+        if not hasattr(memory, "cache"):
+            raise FixTraining(
+                f"memory must have a method cache, as joblib.Memory has, got {memory!r}"
+            )
         remembered = memory.cache(function)
     return remembered
 
@@ -170,16 +175,24 @@ def check_features(estimator: Any, X: Any) -> Floats:
     return checked
 
 
+def check_parameters(estimator: Any) -> None:
+    """Raise an error for a parameter that cannot be used."""
+    problem = parameter_problem(estimator)
+    if problem:
+        raise FixTraining(problem)
+
+
 def check_training_rows(
     estimator: Any, X: Any, types: Sequence[Any] = (np.float64,)
 ) -> Any:
     """Return rows to fit, and set the number of features that the estimator reads.
 
     Args:
-        estimator: The estimator.
+        estimator: The estimator; parameters that cannot be used are refused.
         X: One row of numbers for each clip.
         types: The types that the rows may have; rows of other types are converted to the first.
     """
+    check_parameters(estimator)
     rows = _plain_rows(X, types)
     if rows is not None and len(rows) >= MIN_ROWS and rows.size:
         vars(estimator).pop("feature_names_in_", None)
@@ -357,12 +370,14 @@ class Classifier(Estimator):
     ) -> Floats | None:
         """Return the weight of each class, or None for equal weights."""
         if isinstance(weight, Mapping):
-            return np.array([weight.get(name, 1.0) for name in self.classes_.tolist()])
-        if weight not in (None, "none", "balanced"):
-            raise FixTraining(
-                "class_weight must be 'balanced', None, or a weight for each class by its name,"
-                f" got {weight!r}"
-            )
+            names = self.classes_.tolist()
+            unknown = [name for name in weight if name not in names]
+            if unknown:
+                raise FixTraining(
+                    f"class_weight names {unknown[0]!r}, expected classes of the rows: "
+                    + ", ".join(map(repr, names))
+                )
+            return np.array([weight.get(name, 1.0) for name in names])
         return balanced_weights(codes) if weight == "balanced" else None
 
     def _row_weights(

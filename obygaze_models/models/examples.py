@@ -67,6 +67,8 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
             "concept targets must be 1 (present), 0 (absent) or -1 (not used); "
             f"got {', '.join(map(str, values[:5]))}"
         )
+    if not targets.size:
+        raise FixTraining("expected a column for each concept, got none")
     columns: Ints = targets.reshape(n_rows, -1).astype(np.int64)
     return columns
 

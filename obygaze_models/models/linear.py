@@ -201,7 +201,7 @@ class SVMProbe(LinearProbe):
     """
 
     C: Annotated[
-        float,
+        Positive,
         InFile(
             Annotated[
                 Literal["published"] | Positive,

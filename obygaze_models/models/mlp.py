@@ -29,7 +29,18 @@ from obygaze_models.models.mlp_network import (
     softmax,
     with_ones,
 )
-from obygaze_models.models.parameters import ClassWeight, Positive, Seed, Whole, Whole1
+from obygaze_models.models.parameters import (
+    ClassWeight,
+    InFile,
+    Positive,
+    Seed,
+    Whole,
+    Whole1,
+)
+
+Widths = Annotated[
+    tuple[Whole1, ...], Meta(description="a list of whole numbers, at least 1")
+]
 
 
 @dataclass(eq=False)
@@ -43,10 +54,7 @@ class MLPProbe(Classifier):
     have one value per epoch.
     """
 
-    hidden: Annotated[
-        tuple[Whole1, ...],
-        Meta(min_length=1, description="a list of whole numbers, at least 1"),
-    ] = (128,)
+    hidden: Annotated[Widths, InFile(Annotated[Widths, Meta(min_length=1)])] = (128,)
     _: KW_ONLY
     min_epochs: Whole = 5
     max_epochs: Whole1 = 100

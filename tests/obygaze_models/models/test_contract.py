@@ -316,3 +316,57 @@ def test_weights_that_mean_nothing_are_refused(weight: Any) -> None:
     for probe in (RidgeProbe(), LogisticProbe(), SVMProbe(), MLPProbe()):
         with pytest.raises(ValueError, match="class_weight must be 'balanced', None"):
             probe.set_params(class_weight=weight).fit(X, y)
+
+
+# A parameter that no fit can use, and the words that refuse it.
+UNUSABLE: tuple[tuple[Any, str], ...] = (
+    (SVMProbe(solver="liblinear"), "solver must be one of auto, libsvm, primal"),
+    (SVMProbe(C=-1), "C must be a number, above 0, got -1"),
+    (SVMProbe(memory=3), "memory must have a method cache"),
+    (LogisticProbe(C=float("nan")), "C must be a number, above 0, got nan"),
+    (RidgeProbe(class_weight={"S": -1.0}), "class_weight must be 'balanced', None"),
+    (RidgeProbe(class_weight={5: 2.0}), "class_weight names 5, expected .*'EN', 'S'"),
+    (MLPProbe(keep="first"), "keep must be one of best, last"),
+    (MLPProbe(dropout=2), "dropout must be float <= 0.99, got 2"),
+    (PCBM(RidgeProbe()), r"bank must be concept vectors such as CAV\(\)"),
+    (PCBM(CAV(C=0.1), SVMProbe()), "head must be an estimator with predict_proba"),
+    (PCBM(CAV(C=0.1), residual=True), "residual must be a ResidualHead"),
+    (PCBM(CAV(C=0.1), cross_fit=-1), "cross_fit must be a whole number, at least 0"),
+    (PCBM(CAV(["Look"], C=0.1)), "concepts must name each of 2 columns once, got Look"),
+    (PCBM(CAV(["a", "a"], C=0.1)), "concepts must name each of 2 columns once"),
+    (PCBM(CAV("ab", C=0.1)), "concepts must be a list of names, or None"),
+    (PCBM(CAV(balance="equal")), "balance must be weights, subsample or None"),
+    (PCBM(CAV(against="HN")), "against must be one of EN, absent"),
+    (PCBM(CAV(C=0.1, best_of_folds=True)), "best_of_folds needs the folds"),
+)
+
+
+@pytest.mark.parametrize("estimator, said", UNUSABLE)
+def test_parameters_that_mean_nothing_are_refused(estimator: Any, said: str) -> None:
+    X, y, C = clips()
+    if isinstance(estimator, PCBM):
+        with pytest.raises(ValueError, match=said):
+            estimator.fit(X, y, concepts=C, groups=FILMS)
+    else:
+        with pytest.raises(ValueError, match=said):
+            estimator.fit(X, y)
+
+
+def test_concepts_of_no_column_are_refused() -> None:
+    X, y, C = clips()
+    for none in (C[:, :0], C[:0]):
+        with pytest.raises(ValueError, match=r"column for each concept|one row for"):
+            PCBM(CAV(C=0.1)).fit(X, y, concepts=none, groups=FILMS)
+    with pytest.raises(ValueError, match="expected a column for each concept"):
+        CAV(C=0.1).fit(X, C[:, :0])
+
+
+def test_numbers_of_numpy_are_parameters() -> None:
+    X, y, C = clips()
+    weights = {"S": np.float64(2)}
+    probe = LogisticProbe(C=np.logspace(-1, 0, 2)[1], class_weight=weights).fit(X, y)
+    plain = LogisticProbe(C=1.0, class_weight={"S": 2.0}).fit(X, y)
+    np.testing.assert_array_equal(probe.coef_, plain.coef_)
+    names = np.array(["Look", "Body"])
+    vectors = CAV(names, C=np.int64(1), random_state=np.int64(3)).fit(X, C)
+    assert vectors.get_feature_names_out().tolist() == ["Look", "Body"]
