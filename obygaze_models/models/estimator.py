@@ -109,6 +109,9 @@ class Estimator:
         routing = MetadataRequest(owner=self)
         for name in self._asked():
             routing.fit.add_request(param=name, alias=None)
+        if hasattr(self, "score"):
+            # A pipeline of scikit-learn gives weights to the score of its last step.
+            routing.score.add_request(param="sample_weight", alias=None)
         return routing
 
     def _asked(self) -> list[str]:
@@ -264,7 +267,7 @@ class Transformer(Estimator):
 
 
 class WithoutGroups(ObygazeWarning):
-    """A fit chooses a setting by clips, because it got no groups."""
+    """A fit chooses a setting by clips, and not by whole films."""
 
 
 def warn_without_groups(estimator: Any, setting: str, depth: int = 4) -> None:
@@ -272,16 +275,25 @@ def warn_without_groups(estimator: Any, setting: str, depth: int = 4) -> None:
 
     The line of the warning is that of the caller of `fit`, `depth` calls above this one.
     """
-    kind = type(estimator).__name__
-    if kind in _WARNED:
-        return
-    _WARNED.add(kind)
-    warnings.warn(
-        f"{kind} chooses {setting} by leaving out clips, because fit() got no"
-        " groups. Clips of one film are similar: pass groups=films",
-        WithoutGroups,
-        stacklevel=depth,
+    warn_once(
+        type(estimator).__name__,
+        f"chooses {setting} by leaving out clips, because fit() got no groups. Clips of one film"
+        " are similar: pass groups=films",
+        depth=depth + 1,
     )
+
+
+def warn_once(kind: str, text: str, depth: int) -> None:
+    """Warn that a class splits the clips of films; once for each class.
+
+    Args:
+        kind: The name of the class, with which the warning begins.
+        text: What the class does.
+        depth: The number of calls between this one and the line of the warning.
+    """
+    if kind not in _WARNED:
+        _WARNED.add(kind)
+        warnings.warn(f"{kind} {text}", WithoutGroups, stacklevel=depth)
 
 
 def one_for_each_row(values: Any, n_rows: int, name: str) -> NDArray[Any] | None:
@@ -331,11 +343,11 @@ class Classifier(Estimator):
         classes: NDArray[Any] = self.classes_[is_second.astype(np.intp)]
         return classes
 
-    def score(self, X: Any, y: Any) -> float:
-        """Return the accuracy of `predict` on rows with known classes."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of `predict` on rows with known classes, which may have weights."""
         from sklearn.metrics import accuracy_score
 
-        return float(accuracy_score(y, self.predict(X)))
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
     def _check(self, X: Any) -> Floats:
         return check_features(self, X)

@@ -19,7 +19,7 @@ from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.concepts import released_rank
-from obygaze_models.models.estimator import WithoutGroups
+from obygaze_models.models.estimator import WithoutGroups, warn_once
 from obygaze_models.models.examples import findable_columns
 from obygaze_models.models.fold_data import FoldData, check_classes
 from obygaze_models.models.preprocessing import apply_steps, last_step, steps_of
@@ -64,8 +64,9 @@ def fit_each(estimator: Any, folds: Sequence[FoldData]) -> list[Any]:
         fits = _fit_validations(last, X, y, given, validations)
     else:
         with warnings.catch_warnings():
-            # Without several films, nothing but clips can be left out.
-            warnings.simplefilter("ignore", WithoutGroups)
+            if not _is_of_others(last):
+                # Without several films, nothing but clips can be left out.
+                warnings.simplefilter("ignore", WithoutGroups)
             fits = [_fit_last(last, X, y, given)] * len(folds)
     if not steps:
         return fits
@@ -110,7 +111,55 @@ def _given(estimator: Any, data: FoldData, rows: Ints) -> dict[str, Any]:
         of_rows["labelled"] = np.isin(rows, data.train)
     of_rows["groups"] = groups
     asked = _asked(estimator)
-    return {name: value for name, value in of_rows.items() if name in asked}
+    given = {name: value for name, value in of_rows.items() if name in asked}
+    return {**_routed(estimator, data.films[rows]), **given}
+
+
+def _cv_in(estimator: Any) -> list[tuple[Any, Any]]:
+    """Return what splits rows inside an estimator of scikit-learn, each with its splitter.
+
+    These are searches and others with the parameter `cv`.
+    """
+    if not _is_of_others(estimator) or not hasattr(estimator, "get_params"):
+        return []
+    found = []
+    for part in (estimator, *estimator.get_params().values()):
+        if hasattr(part, "get_params") and not isinstance(part, type):
+            own = part.get_params(deep=False)
+            if "cv" in own:
+                found.append((part, own["cv"]))
+    return found
+
+
+def _routed(estimator: Any, films: Any) -> dict[str, Any]:
+    """Return the films of rows as groups, if a splitter inside the estimator takes groups."""
+    takes_groups = any(_splits_groups(cv) for _, cv in _cv_in(estimator))
+    return {"groups": films} if takes_groups else {}
+
+
+def _splits_groups(cv: Any) -> bool:
+    """Return whether scikit-learn gives groups to a splitter."""
+    from sklearn import config_context
+    from sklearn.utils.metadata_routing import get_routing_for_object
+
+    with config_context(enable_metadata_routing=True):
+        return bool(get_routing_for_object(cv).consumes("split", ["groups"]))
+
+
+def warn_of_split_films(fitted: Any) -> None:
+    """Warn once of each class that splits the films of its training clips."""
+    steps, last = steps_of(fitted)
+    for step in (*(step for _, step in steps), last):
+        for part, cv in _cv_in(step):
+            # A list has splits of its own, and "prefit" has none.
+            is_list = isinstance(cv, str) or hasattr(cv, "__iter__")
+            if not is_list and not _splits_groups(cv):
+                warn_once(
+                    type(part).__name__,
+                    "holds out clips of its training films, and the clips of one film"
+                    " are similar: cv=GroupKFold() holds out whole films",
+                    depth=7,
+                )
 
 
 def _concepts(estimator: Any, data: FoldData) -> Floats:
@@ -150,7 +199,7 @@ def _fit_steps(
     X = data.rows.X[rows]
     if any(_is_of_others(step) for _, step in steps):
         X = np.asarray(X, dtype=np.float64)
-    _called(front, lambda: front.fit(X, y), "failed in fit()")
+    _call_fit(front, X, y, **_routed(front, data.films[rows]))
     fitted: list[tuple[str, Any]] = front.steps
     return fitted
 
@@ -168,8 +217,7 @@ def _fit_last(estimator: Any, X: Any, y: Ints, given: Mapping[str, Any]) -> Any:
     """Fit an estimator and return it; raise an error unless it gives scores."""
     has_classes = _has_classes(estimator)
     of_rows = (X, y) if has_classes else (X,)
-    call = partial(estimator.fit, *of_rows, **given)
-    fitted = _called(estimator, call, "failed in fit()")
+    fitted = _call_fit(estimator, *of_rows, **given)
     own = public_path(type(estimator))
     if fitted is not estimator:
         raise FixInput(
@@ -178,6 +226,26 @@ def _fit_last(estimator: Any, X: Any, y: Ints, given: Mapping[str, Any]) -> Any:
     if has_classes and not any(hasattr(fitted, name) for name in SCORES):
         raise FixInput(f"{own} {WITHOUT_SCORES}")
     return fitted
+
+
+def _call_fit(estimator: Any, *of_rows: Any, **given: Any) -> Any:
+    """Return the result of `fit`.
+
+    If it is given groups that it does not name, scikit-learn hands them on inside the estimator:
+    what has `groups` in its own `fit` gets them, unless it states otherwise.
+    """
+    call = partial(estimator.fit, *of_rows, **given)
+    if not given.keys() - _asked(estimator):
+        return _called(estimator, call, "failed in fit()")
+    from sklearn import config_context
+
+    with config_context(enable_metadata_routing=True):
+        for part in estimator.get_params().values():
+            if not hasattr(part, "set_fit_request") or "groups" not in _asked(part):
+                continue
+            if part.get_metadata_routing().fit.requests.get("groups") is None:
+                part.set_fit_request(groups=True)
+        return _called(estimator, call, "failed in fit()")
 
 
 def _fit_validations(

@@ -199,11 +199,12 @@ def build_estimator(description: Mapping[str, Any]) -> Any:
 def _describe(name: str, value: Any) -> Any:
     """Return the value of a parameter as JSON data; an estimator as its class and parameters."""
     if _is_estimator(value):
+        kind = name_of_class(type(value))
         params = {}
         for key, one in value.get_params(deep=False).items():
             if key not in RUN_PARAMETERS:
                 params[key] = _describe(key, one)
-        return {"kind": name_of_class(type(value)), "params": params}
+        return {"kind": kind, "params": params}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

@@ -157,8 +157,9 @@ def evaluate(
     """Test estimators of scikit-learn on unseen films, by the protocol honest.
 
     Each estimator is cloned and fitted in each fold. Its `fit` gets what its signature names:
-    `groups` are the films, `concepts` the concepts of the clips. With several estimators, the p of
-    each is corrected for their number.
+    `groups` are the films, `concepts` the concepts of the clips. A search inside gets the films if
+    its `cv` is a splitter of groups, such as `GroupKFold()`. With several estimators, the p of each
+    is corrected for their number.
 
     Args:
         estimators: An estimator, a list of estimators, or a mapping of names to estimators.

@@ -38,7 +38,7 @@ from obygaze_models.evaluation.tables import (
     table_of_tests,
 )
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.fitting import NO_SETTING
+from obygaze_models.models.fitting import NO_SETTING, warn_of_split_films
 from obygaze_models.models.registry import (
     BASELINES,
     find_kind,
@@ -275,10 +275,14 @@ def try_models(run: StoreRun) -> None:
 
 
 def handful(run: StoreRun, task: str, held: HeldOut) -> HeldOut:
-    """Return a fold that trains on a few of its training clips of each class."""
+    """Return a fold that trains on a few of its training clips of each class, of several films."""
     labels = run.labels[task][held.train]
-    of_both = [held.train[labels == number][:HANDFUL] for number in (0, 1)]
-    return replace(held, train=np.sort(np.concatenate(of_both)))
+    few = []
+    for number in (0, 1):
+        of_class = held.train[labels == number]
+        step = max(1, len(of_class) // HANDFUL)
+        few.append(of_class[::step][:HANDFUL])
+    return replace(held, train=np.sort(np.concatenate(few)))
 
 
 def _try_model(run: StoreRun, model: Model, held: HeldOut) -> None:
@@ -288,6 +292,7 @@ def _try_model(run: StoreRun, model: Model, held: HeldOut) -> None:
     except FixTraining:  # the run skips this fold, and states the reason
         return
     fitted.scores(run.of_store.row_of[held.train])
+    warn_of_split_films(fitted.estimator)
 
 
 def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]:

@@ -275,6 +275,7 @@ def check_can_be_saved(inputs: Inputs) -> None:
     if find_kind(model.kind).estimator:
         return
     (run,) = store_runs(inputs)
+    save_state(run.unfitted(model))  # refuses a class that cannot be kept
     task = protocol.train_tasks[0]
     held = run.for_model(model, run.folds[task, task][0])
     few = handful(run, task, held)

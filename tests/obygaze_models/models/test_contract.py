@@ -204,6 +204,28 @@ def test_a_grid_is_searched_in_a_pipeline() -> None:
     assert np.array_equal(best.decision_function(X), alone.decision_function(scaled))
 
 
+def test_a_pipeline_is_scored_while_metadata_is_routed() -> None:
+    X, y, _ = clips()
+    pipeline = make_pipeline(
+        StandardScaler(), RidgeProbe().set_fit_request(groups=True)
+    )
+    grid = {"ridgeprobe__class_weight": [None, "balanced"]}
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(pipeline, grid, cv=GroupKFold(5), error_score="raise")
+        search.fit(X, y, groups=FILMS)
+    scores = []
+    for train, test in GroupKFold(5).split(X, y, FILMS):
+        scaler = StandardScaler().fit(X[train])
+        probe = RidgeProbe().fit(scaler.transform(X[train]), y[train], FILMS[train])
+        scores.append(np.mean(probe.predict(scaler.transform(X[test])) == y[test]))
+    (found, _) = search.cv_results_["mean_test_score"]
+    assert found == pytest.approx(np.mean(scores), abs=1e-12)
+    of_second = y == "S"
+    weighted = probe.score(scaler.transform(X), y, sample_weight=of_second)
+    predicted = probe.predict(scaler.transform(X[of_second]))
+    assert weighted == pytest.approx(np.mean(predicted == "S"), abs=1e-12)
+
+
 def test_vectors_transform_in_a_pipeline_and_name_their_columns() -> None:
     pandas = pytest.importorskip("pandas")
     X, y, C = clips()

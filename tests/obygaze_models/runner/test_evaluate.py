@@ -7,14 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import BaggingClassifier
+from sklearn.feature_selection import RFECV
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from support.experiments import films, planted, write_workspace
 from support.tables import models, rows_of
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_models.models import estimator as base
+from obygaze_models.models.estimator import WithoutGroups
 from obygaze_models.models.heads import LogisticHead
 from obygaze_models.runner.files import Run
 
@@ -121,3 +129,64 @@ def test_what_is_no_estimator_is_refused_and_names_are_told_apart() -> None:
         evaluated(alike, "alike")
     run = evaluated([og.LogisticProbe(), og.LogisticProbe(C=0.1)], "two")
     assert {cell.model for cell in models(run)} == {"logisticprobe", "logisticprobe-2"}
+
+
+# ---- searches inside an estimator ----
+
+WEIGHTS = {"class_weight": [None, "balanced"]}
+BY_FILM = {
+    "search": GridSearchCV(og.RidgeProbe(), WEIGHTS, cv=GroupKFold(3)),
+    "in a pipeline": make_pipeline(
+        StandardScaler(),
+        GridSearchCV(LinearSVC(), {"C": [1e-4, 1.0]}, cv=GroupKFold(4)),
+    ),
+    "of a pipeline": GridSearchCV(
+        make_pipeline(StandardScaler(), og.RidgeProbe()),
+        {"ridgeprobe__class_weight": [None, "balanced"]},
+        cv=LeaveOneGroupOut(),
+    ),
+    "ridge": RidgeClassifierCV(alphas=(1e-3, 10.0, 1e3), cv=LeaveOneGroupOut()),
+    "step": make_pipeline(RFECV(LinearSVC(), cv=GroupKFold(3)), LinearSVC(C=0.1)),
+}
+
+
+@pytest.mark.parametrize("kind", BY_FILM)
+def test_a_splitter_of_groups_gets_the_films(kind: str) -> None:
+    run = evaluated({"mine": BY_FILM[kind]}, "films")
+    data = og.dataset("sig", "films")
+    expected = {}
+    for film in np.unique(data.groups):
+        train = data.groups != film
+        one = clone(BY_FILM[kind])
+        with config_context(enable_metadata_routing=True):
+            for part in one.get_params().values():
+                if isinstance(part, og.RidgeProbe):
+                    part.set_fit_request(groups=True)
+            X = data.X.astype(np.float64)
+            one.fit(X[train], data.y[train], groups=data.groups[train])
+        scores = one.decision_function(X[~train])
+        expected |= dict(zip(data.ids[~train].tolist(), scores, strict=True))
+    found = dict(scores_of(run, "mine"))
+    assert found.keys() == expected.keys()
+    for clip, score in expected.items():
+        assert found[clip] == pytest.approx(score, abs=1e-9)
+
+
+def test_a_search_that_holds_out_clips_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "_WARNED", set())
+    search = GridSearchCV(LinearSVC(), {"C": [0.1, 1.0]}, cv=3)
+    with pytest.warns(WithoutGroups) as caught:
+        evaluated({"a": search, "b": make_pipeline(StandardScaler(), search)}, "clips")
+    (said,) = caught
+    assert str(said.message).startswith("GridSearchCV holds out clips of its training")
+    assert said.filename == __file__.replace(".pyc", ".py")
+    # So does ridge inside an estimator that hands on no groups.
+    with pytest.warns(WithoutGroups, match="RidgeProbe chooses its penalty strength"):
+        evaluated(BaggingClassifier(og.RidgeProbe(), n_estimators=2), "bag")
+
+
+def test_a_search_is_refused_before_it_is_fitted_if_it_is_to_be_kept() -> None:
+    with pytest.raises(FixInput, match="GridSearchCV cannot be kept"):
+        og.train(BY_FILM["search"], "sig", "films", changes=QUICK, output="kept")
