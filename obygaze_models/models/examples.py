@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from obygaze_features.core.errors import FixInput, near
 from obygaze_models.models.common import Bools, FixTraining, Ints, Strings
 from obygaze_models.models.fold_data import Concepts, FoldData
 from obygaze_models.models.registry import MIN_CLIPS
@@ -73,12 +74,23 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
     return columns
 
 
-def fewest_examples(targets: Ints) -> Ints:
-    """Return for each concept the smaller number of positive and negative examples."""
-    n_positive = np.count_nonzero(targets == 1, axis=0)
-    n_negative = np.count_nonzero(targets == 0, axis=0)
-    fewer: Ints = np.minimum(n_positive, n_negative)
-    return fewer
+def check_concepts(concepts: Concepts, asked: Sequence[str] = ()) -> None:
+    """Raise an error if no clip has a level, or if a concept is unknown.
+
+    Args:
+        concepts: The concepts of the clips.
+        asked: The names of concepts that must be among them.
+    """
+    if not concepts.is_example.any():
+        raise FixTraining(
+            "no clip has a level, and only clips with a level are examples of concepts"
+        )
+    for name in asked:
+        if name not in concepts.names:
+            raise FixInput(
+                f"the clips have no concept {name!r}{near(name, concepts.names)}",
+                hint=f"name some of {', '.join(concepts.names)}",
+            )
 
 
 def concept_example_rows(data: FoldData, against: Against) -> Ints:
@@ -92,7 +104,9 @@ def concept_example_rows(data: FoldData, against: Against) -> Ints:
 
 def findable_columns(targets: Ints) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
-    columns = np.flatnonzero(fewest_examples(targets) >= MIN_CLIPS)
+    n_positive = np.count_nonzero(targets == 1, axis=0)
+    n_negative = np.count_nonzero(targets == 0, axis=0)
+    columns = np.flatnonzero(np.minimum(n_positive, n_negative) >= MIN_CLIPS)
     if not len(columns):
         raise FixTraining(
             f"no concept has {MIN_CLIPS} training clips with it and {MIN_CLIPS} without"

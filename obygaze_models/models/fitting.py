@@ -20,7 +20,7 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.concepts import released_rank
 from obygaze_models.models.estimator import WithoutGroups, warn_once
-from obygaze_models.models.examples import findable_columns
+from obygaze_models.models.examples import check_concepts, findable_columns
 from obygaze_models.models.fold_data import FoldData, check_classes
 from obygaze_models.models.preprocessing import apply_steps, last_step, steps_of
 from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, public_path
@@ -165,12 +165,19 @@ def warn_of_split_films(fitted: Any) -> None:
 def _concepts(estimator: Any, data: FoldData) -> Floats:
     """Return the targets of all rows, NaN for rows that are no examples; name the concepts.
 
-    Only concepts with enough examples have a column.
+    Only concepts with enough examples have a column, and of these the ones that the vectors name.
     """
-    vectors = estimator.part("bank") if _has_classes(estimator) else estimator
+    vectors = estimator
+    if _has_classes(estimator):
+        vectors = estimator.part("bank")
+        estimator.set_params(bank=vectors)  # which may be the default
     targets = data.concepts.targets[vectors.against]
-    columns = findable_columns(targets[data.concept_rows])
     names = data.concepts.names
+    asked = names if vectors.concepts is None else vectors.concepts
+    check_concepts(data.concepts, asked)
+    of_asked = [column for column, name in enumerate(names) if name in asked]
+    findable = findable_columns(targets[data.concept_rows][:, of_asked])
+    columns = [of_asked[number] for number in findable]
     if data.file_folds is not None:
         columns.sort(key=lambda column: released_rank(names[column]))
     vectors.set_params(concepts=[names[column] for column in columns])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -18,8 +19,13 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store
 from obygaze_features.store.joining import open_store
-from obygaze_models.models.examples import fewest_examples, known_concepts
-from obygaze_models.models.registry import DEFAULT_TASK, MIN_CLIPS
+from obygaze_models.models.examples import (
+    check_concepts,
+    findable_columns,
+    known_concepts,
+)
+from obygaze_models.models.fold_data import Concepts
+from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, parse_task
 from obygaze_models.protocols.schema import Data, Task
@@ -31,6 +37,7 @@ READS_VECTORS = (
     *('grid.models=["ridge"]', "splits.kind=kfold", "splits.folds=2"),
     *("grid.pairs=same", "report.contrast=[]"),
 )
+AGAINST = "absent"  # the clips that are negative examples of a concept
 
 
 class _Arrays(NamedTuple):
@@ -47,11 +54,27 @@ class Dataset(_Arrays):
     the manifest has no films) and `ids` the clip of each row. These four can be unpacked.
     `concepts` has a column for each of `concept_names`, the concepts with at least three clips with
     and three without them: 1 for a clip with the concept, 0 for a clip without it, -1 for a clip
-    that is not used (`concept_targets`).
+    that is not used (`concept_targets`). Without such a concept, reading either is an
+    error that says why.
     """
 
-    concepts: NDArray[np.int64]
-    concept_names: tuple[str, ...]
+    known: Concepts  # of all names, for these rows
+
+    @cached_property
+    def _usable(self) -> Concepts:
+        check_concepts(self.known)
+        columns = findable_columns(self.known.targets[AGAINST])
+        return self.known.only([self.known.names[column] for column in columns])
+
+    @property
+    def concepts(self) -> NDArray[np.int64]:
+        """A column of classes for each of `concept_names`."""
+        return self._usable.targets[AGAINST]
+
+    @property
+    def concept_names(self) -> tuple[str, ...]:
+        """The names of the concepts with enough clips."""
+        return self._usable.names
 
     def __repr__(self) -> str:
         n_films = len(set(self.groups.tolist()) - {""})
@@ -121,16 +144,12 @@ def dataset(
         groups=table.films[rows],
         ids=table.id_array[rows],
     )
-    known = known_concepts(
+    arrays.known = known_concepts(
         table.concept_names,
         table.levels[rows],
         table.has_concept[rows],
         table.is_open_concept[rows],
     )
-    targets = known.targets["absent"]
-    columns = np.flatnonzero(fewest_examples(targets) >= MIN_CLIPS).tolist()
-    arrays.concepts = targets[:, columns]
-    arrays.concept_names = tuple(known.names[column] for column in columns)
     return arrays
 
 

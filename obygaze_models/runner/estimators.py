@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage
+from obygaze_models.models.concepts import CAV
+from obygaze_models.models.fitting import reads_concepts
 from obygaze_models.models.preprocessing import last_step
 from obygaze_models.models.registry import ESTIMATOR, SCORES
 from obygaze_models.protocols.schema import Model, Protocol
@@ -42,11 +44,16 @@ def describe_estimators(estimators: Any) -> Described:
                 f"expected an estimator of scikit-learn, got {estimator!r}",
                 hint="use an object such as og.RidgeProbe() or LinearSVC(), not a class or a name",
             )
+        last = last_step(estimator)
         if not any(hasattr(estimator, one) for one in SCORES):
+            hint = "use a classifier with scores"
+            if isinstance(last, CAV):
+                hint = 'og.train("cav", ...) keeps the vectors of all concepts, and og.PCBM is a'
+                hint += " classifier that has them"
             raise FixUsage(
-                f"{name} has neither predict_proba nor decision_function",
-                hint="use a classifier with scores",
+                f"{name} has neither predict_proba nor decision_function", hint=hint
             )
+        _check_concepts_reach(estimator, last)
         text = " ".join(repr(estimator).split())
         # A run finds its estimators by their descriptions.
         if text in texts:
@@ -57,6 +64,22 @@ def describe_estimators(estimators: Any) -> Described:
         texts.add(text)
         described[name] = (text, clone(estimator))
     return described
+
+
+def _check_concepts_reach(estimator: Any, last: Any) -> None:
+    """Raise an error for a part that is fitted on concepts, and to which a run cannot give them."""
+    # `get_params` has a part before the estimator that holds it.
+    parts = reversed(estimator.get_params().values())
+    given = [last]
+    if reads_concepts(last):
+        given += last.get_params().values()
+    for part in parts:
+        is_given = any(part is one for one in given)
+        if hasattr(part, "fit") and not is_given and reads_concepts(part):
+            raise FixUsage(
+                f"{type(part).__name__} gets no concepts inside {type(estimator).__name__}",
+                hint="use it alone, or as the last step of a pipeline",
+            )
 
 
 def with_estimators(honest: Protocol, described: Described) -> Protocol:

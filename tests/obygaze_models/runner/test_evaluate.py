@@ -11,7 +11,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_selection import RFECV
-from sklearn.linear_model import RidgeClassifierCV
+from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -129,6 +129,66 @@ def test_what_is_no_estimator_is_refused_and_names_are_told_apart() -> None:
         evaluated(alike, "alike")
     run = evaluated([og.LogisticProbe(), og.LogisticProbe(C=0.1)], "two")
     assert {cell.model for cell in models(run)} == {"logisticprobe", "logisticprobe-2"}
+
+
+# ---- concepts ----
+
+
+def test_a_bottleneck_has_the_concepts_that_its_vectors_name() -> None:
+    names = {}
+    for kind, vectors in {"all": None, "one": og.CAV(["Look"], C=0.1)}.items():
+        bottleneck = make_pipeline(StandardScaler(), og.PCBM(vectors))
+        _, model = og.train(bottleneck, "sig", "films", changes=QUICK, output=kind)
+        names[kind] = set(model.info.concepts)
+    assert names == {
+        "all": set(og.dataset("sig", "films").concept_names),
+        "one": {"Look"},
+    }
+    assert len(names["all"]) > 1
+    # What one vector learns is what it learns of the arrays, by hand.
+    run = evaluated({"mine": og.PCBM(og.CAV(["Look"], C=0.1))}, "look")
+    data = og.dataset("sig", "films", task="ENHN_S")
+    is_task = np.isin(data.ids, og.dataset("sig", "films").ids)
+    film = data.groups[is_task][0]
+    look = data.concepts[:, data.concept_names.index("Look")]
+    train = data.groups != film
+    one = og.PCBM(og.CAV(["Look"], C=0.1)).fit(
+        *(data.X[train], data.y[train], data.groups[train], look[train]),
+        labelled=is_task[train],
+    )
+    scores = one.predict_proba(data.X[~train & is_task])[:, 1]
+    found = [score for clip, score in scores_of(run, "mine") if clip.startswith(film)]
+    np.testing.assert_allclose(found, scores, atol=1e-9)
+    with pytest.raises(FixInput, match=r"no concept 'Lok' \(did you mean 'Look'\?\)"):
+        evaluated(og.PCBM(og.CAV(["Lok"], C=0.1)), "unknown")
+
+
+def test_concepts_reach_the_last_step_alone() -> None:
+    inside = make_pipeline(og.CAV(C=0.1), LogisticRegression())
+    with pytest.raises(FixUsage, match="CAV gets no concepts inside Pipeline"):
+        evaluated(inside, "inside")
+    search = GridSearchCV(og.PCBM(og.CAV(C=0.1)), {"cross_fit": [0, 5]})
+    with pytest.raises(FixUsage, match="PCBM gets no concepts inside GridSearchCV"):
+        evaluated(search, "search")
+    with pytest.raises(FixUsage, match="neither predict_proba nor") as refused:
+        og.train(og.CAV(["Look"]), "sig", "films")
+    assert str(refused.value.hint).startswith('og.train("cav", ...)')
+
+
+def test_arrays_without_concepts_say_why() -> None:
+    clips = tuple(replace(clip, level="") for clip in FILMS.clips)
+    halves = {"positive": "scene > 10", "negative": "scene <= 10"}
+    data = og.dataset("sig", replace(FILMS, clips=clips), task=halves)
+    assert len(data.X) == len(clips)
+    for name in ("concepts", "concept_names"):
+        with pytest.raises(
+            ValueError, match="no clip has a level, and only clips with"
+        ):
+            getattr(data, name)
+    bare = [replace(clip, concepts=()) for clip in FILMS.clips]
+    data = og.dataset("sig", replace(FILMS, clips=tuple(bare)), task="EN_S")
+    with pytest.raises(ValueError, match="no concept has 3 training clips with it"):
+        print(data.concepts)
 
 
 # ---- searches inside an estimator ----
