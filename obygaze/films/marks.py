@@ -14,7 +14,8 @@ All other columns are the annotators' own. The word `none` means that nothing wa
 means that the annotator could not tell.
 
 A manifest can be read as marks: each of its cells is a mark in the column of the cell. A cell
-without a word becomes a mark with the value "": it says nothing of its span, not even `none`.
+without a word becomes a mark with the value "": it says nothing of its span, not even `none`. A row
+whose only word is in `watched` has no such marks: it states only what was watched.
 """
 
 from collections import Counter
@@ -308,6 +309,7 @@ class MarkReader:
         )
         rows = rows_of_people(manifest)
         filled = [name for name in names if any(cells[name] for _, _, cells in rows)]
+        only_watched = _rows_of_watched(manifest.name, rows, filled)
         for clip_id, annotator, cells in rows:
             clip = manifest[clip_id]
             film = self.film(clip.movie_id)
@@ -317,13 +319,14 @@ class MarkReader:
             elif self.clocks.rate_problem(film, frames.rate):
                 problem = self.clocks.rate_problem(film, frames.rate)
                 raise FixInput(problem, where=manifest.name)
+            row = (clip_id, annotator)
             for name in filled:
                 said = Mark(
                     film, *spans_s[clip_id], name, cells[name], annotator, frames or ()
                 )
                 if said.value:
                     self.add(said, path)
-                elif name not in NO_UNKNOWN:
+                elif name not in NO_UNKNOWN and row not in only_watched:
                     self._marks[said] = None
 
     def marks(self, where: str) -> tuple[Mark, ...]:
@@ -457,6 +460,32 @@ def rows_of_people(
     return rows
 
 
+def _rows_of_watched(
+    name: str, rows: Iterable[tuple[str, str, Mapping[str, str]]], filled: Sequence[str]
+) -> set[tuple[str, str]]:
+    """Return the clip and annotator of each row whose only word is in `watched`.
+
+    Raise an error if other rows have words beside that of `watched`. Then an empty cell of such a
+    row may be `?`, because a manifest keeps `?` as an empty cell.
+    """
+    only: set[tuple[str, str]] = set()
+    others: set[tuple[str, str]] = set()
+    for clip_id, annotator, cells in rows:
+        if WATCHED in filled and cells[WATCHED]:
+            words = [cells[one] for one in filled if one not in (WATCHED, COMMENT)]
+            (others if any(words) else only).add((clip_id, annotator))
+    if others:
+        refuse_if(
+            sorted({clip_id for clip_id, _ in only}),
+            FixInput,
+            f"an empty cell beside a word in {WATCHED} may mean nothing or ?, in the clips",
+            where=name,
+            hint=f"if nothing was found there, write {NOTHING} (EN in {LEVEL}) into these cells of"
+            f" the table; if it is not known, empty the cells of {WATCHED}; and import it again",
+        )
+    return only
+
+
 def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
     """Return the columns of a manifest whose cells are marks.
 
@@ -484,7 +513,7 @@ def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
         for name, words in words_of.items():
             words.add(cells.get(name, ""))
     filled = [name for name, words in words_of.items() if words - {""}]
-    are_stated = {LEVEL, CONCEPTS_COLUMN, COMMENT}.issuperset(filled)
+    are_stated = {LEVEL, CONCEPTS_COLUMN, COMMENT, WATCHED}.issuperset(filled)
     if not are_stated and manifest.header.said is None:
         likely = [name for name in filled if len(words_of[name]) <= MOST_WORDS]
         options = [f"--column {shell_word(name)}" for name in likely or filled]

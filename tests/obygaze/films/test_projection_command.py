@@ -8,11 +8,12 @@ from support.cli import call_obygaze
 from support.data import real_data
 from support.film import clips, marks, write_marks, write_spans
 
+from obygaze.films.formats import import_manifest
 from obygaze.films.labels import equal_clips, project_marks
 from obygaze.films.marks import Mark, Marks, read_marks
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.model import (
     DRAW_COLUMNS,
@@ -235,6 +236,27 @@ def test_what_was_watched_counts_although_another_column_is_named(tmp_path) -> N
     cut = {"every": Fraction(1), "columns": ("level",), "rule": "highest"}
     made = project_marks("coded", **cut, name="labels", workspace=tmp_path)
     levels = [clip.level for clip in made.manifest]
-    assert levels[0] == "S"
-    # Ada has seen two seconds, so that the others are not EN.
-    assert levels[2:] == ["", ""]
+    # Ada has seen two seconds, and found nothing in one of them; the others are not EN.
+    assert levels == ["S", "EN", "", ""]
+
+
+def test_an_empty_cell_beside_watched_is_asked_about_where_it_may_be_unknown(
+    tmp_path: Path,
+) -> None:
+    """The import of a table writes `?` as an empty cell."""
+    rows = ("1,a,0,4,{},watched,x", "2,a,4,6,sad,{},x", "3,a,6,8,,,x")
+    header = "clip_id,movie_id,start_s,end_s,mood,watched,note\n"
+
+    def moods(in_first: str, in_second: str) -> list[str]:
+        table = "\n".join(rows).format(in_first, in_second)
+        (tmp_path / "t.csv").write_text(header + table)
+        import_manifest(tmp_path / "t.csv", "t", force=True, workspace=tmp_path)
+        cut = {"every": 2, "columns": ["mood"], "force": True, "workspace": tmp_path}
+        made = project_marks("t", "labels", **cut)
+        return [clip.extra["mood"] for clip in made.manifest]
+
+    # The first row only states what was watched: there, nothing was found.
+    assert moods("", "") == ["none", "none", "sad", ""]
+    with pytest.raises(FixInput, match="may mean nothing or \\?, in the clips: 1"):
+        moods("?", "watched")
+    assert moods("none", "watched") == ["none", "none", "sad", ""]
