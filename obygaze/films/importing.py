@@ -29,7 +29,7 @@ from obygaze.films.marks import (
     written,
 )
 from obygaze.films.pictures import LinkedFilms
-from obygaze.films.projection import covered_s
+from obygaze.films.projection import MARK_ROUNDING_S, covered_s
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import compose_accents, printable_line
@@ -60,6 +60,7 @@ class ImportedMarks:
             A file gets the last warning if other tiers of the file name an annotator, or if
             several tiers become one column.
         is_of_draw: Whether a tier of sampled clips was read.
+        moves_s: How far each mark was moved to the nearest pictures of a linked film.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class ImportedMarks:
     empty: tuple[str, ...]
     guessed: tuple[str, ...]
     is_of_draw: bool
+    moves_s: tuple[float, ...] = ()
 
     @property
     def words(self) -> dict[str, dict[str, int]]:
@@ -108,6 +110,12 @@ class ImportedMarks:
         notes = [
             f"wrote {self.path}: {count(len(self.marks), 'mark')} of {people} in {films}"
         ]
+        moves_s = [move_s for move_s in self.moves_s if move_s > MARK_ROUNDING_S]
+        if moves_s:
+            notes.append(
+                f"moved to the nearest pictures of linked films: {count(len(moves_s), 'mark')}, by up"
+                f" to {max(moves_s):.3f} s"
+            )
         if self.empty:
             notes.append(
                 f"tiers without annotations: {few(self.empty, 5)}; if the whole film was coded"
@@ -187,7 +195,14 @@ def import_marks(
         for one in asked:
             if one not in reader.found[noun]:
                 raise unknown_name(noun, one, sorted(reader.found[noun]), where=where)
-    marks = tuple(sorted({*at_pictures(reader.marks(where), reader.films)}))
+    read = reader.marks(where)
+    placed = at_pictures(read, reader.films)
+    moves_s = []
+    for mark, new in zip(read, placed, strict=True):
+        if not mark.frames:
+            starts_and_ends = (mark.start_s - new.start_s, mark.end_s - new.end_s)
+            moves_s.append(max(map(abs, starts_and_ends)))
+    marks = tuple(sorted({*placed}))
     if not marks:
         raise FixInput(
             "the files have no marks",
@@ -208,6 +223,7 @@ def import_marks(
         tuple(reader.empty),
         tuple(reader.guessed),
         reader.is_of_draw,
+        tuple(moves_s),
     )
 
 

@@ -289,6 +289,22 @@ def test_what_a_file_does_not_have_of_its_film_is_not_coded(
     assert share_of(tmp_path) == pytest.approx((4, 1))
 
 
+def test_an_import_says_how_far_it_moves_marks_to_pictures(tmp_path: Path) -> None:
+    path = tmp_path / "m.eaf"
+    spans = (("mood", 1220, 3240, "sad"), ("mood", 6001, 8000, "sad"))
+    write_with_offset(path, 0, *spans)
+    line = "moved to the nearest pictures of linked films: 1 mark, by up to 0.240 s"
+    assert line not in imported(path).notes
+    (tmp_path / "f").mkdir()
+    write_video(tmp_path / "f/lake.mp4", numbers=range(20), rate=2, tick=Fraction(1, 2))
+    words = ("f", "-o", "cut", "--seconds", "2")
+    call_obygaze("manifest", "windows", *words, cwd=tmp_path).ok()
+    made = imported(path)
+    assert [mark[1:3] for mark in made.marks] == [(1.0, 3.0), (6.0, 8.0)]
+    # A millisecond is the rounding of ELAN.
+    assert line in made.notes
+
+
 def test_an_export_names_the_marks_before_the_start_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "m.eaf"
     write_with_offset(path, 4000, ("mood", 1000, 3000, "sad"))
