@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from obygaze.films.exporting import ExportedFiles, export_elan
-from obygaze.films.importing import ELAN, ImportedMarks, import_marks
+from obygaze.films.importing import ImportedMarks, import_marks
+from obygaze.films.marks import ELAN
 from obygaze_features.core import written_tables
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.files import find_files

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from obygaze.films.elan import ElanFile, milliseconds, write_elan
-from obygaze.films.importing import ELAN, elan_film_name, find_elan_film
+from obygaze.films.importing import elan_film_name, find_elan_film
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
+    ELAN,
     LEVEL,
     SCORE,
     UNKNOWN,

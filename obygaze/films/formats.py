@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from obygaze.films.exporting import ExportedFiles, export_table
-from obygaze.films.importing import ELAN
+from obygaze.films.marks import ELAN
 from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import (

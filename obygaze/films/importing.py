@@ -15,6 +15,7 @@ from obygaze.films.elan import ElanFile, Tier
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
+    ELAN,
     FOLDER,
     NO_UNKNOWN,
     SCORE,
@@ -24,6 +25,7 @@ from obygaze.films.marks import (
     MarkReader,
     at_pictures,
     columns_in,
+    is_likely_watched,
     marks_by_film,
     people_of,
     written,
@@ -40,7 +42,6 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters.table_questions import SEPARATORS
 from obygaze_features.manifest.vocabulary import canonical_concept
 
-ELAN = ".eaf"
 # A mark of a whole film may leave out this much, because people draw it by hand.
 MOST_UNMARKED_S = 1.0
 MOST_WORDS = 30  # The printed result shows at most this many words of a column.
@@ -113,8 +114,8 @@ class ImportedMarks:
         moves_s = [move_s for move_s in self.moves_s if move_s > MARK_ROUNDING_S]
         if moves_s:
             notes.append(
-                f"moved to the nearest pictures of linked films: {count(len(moves_s), 'mark')}, by up"
-                f" to {max(moves_s):.3f} s"
+                f"moved to the nearest pictures of linked films: {count(len(moves_s), 'mark')},"
+                f" by up to {max(moves_s):.3f} s"
             )
         if self.empty:
             notes.append(
@@ -132,6 +133,11 @@ class ImportedMarks:
         sentences = [f"ignored: {reason}" for reason in self.left_out]
         sentences += self.guessed
         columns = {WATCHED, *columns_in(self.marks)}
+        for column in sorted(filter(is_likely_watched, columns - {WATCHED})):
+            option = f"--tier {shell_word(f'{column}={WATCHED}')}"
+            sentences.append(
+                f"the tier {column} may state what was watched; if it does, pass {option}"
+            )
         unknown = sorted(self.words[WATCHED].keys() - columns)
         if unknown:
             shown = few([*map(repr, unknown)], 5)
@@ -396,11 +402,11 @@ class _ElanReader(MarkReader):
 
     def _watched(self, film: str, column: str, name: str) -> list[Mark]:
         """Return the marks that state what an annotator watched for a column."""
-        words = (WATCHED, column)
+        words = (WATCHED, column.casefold())
         return [
             mark
             for mark in self.marks_of(film, name)
-            if mark.column == WATCHED and mark.value in words
+            if mark.column == WATCHED and mark.value.casefold() in words
         ]
 
 

@@ -57,7 +57,7 @@ from obygaze_features.manifest.history import (
     with_command,
 )
 from obygaze_features.manifest.io import read_header_of, saved_facts, write_manifest
-from obygaze_features.manifest.link import manifests_with_videos
+from obygaze_features.manifest.link import find_videos, manifests_with_videos
 from obygaze_features.manifest.merging import licence_of_all, text_of_all
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -255,7 +255,8 @@ def project_tables(
         raise FixInput(
             f"expected clips with times in a film with marks ({films}), got none",
             where=where if clips is None else str(clips),
-            hint="pass --every 30, or clips with the columns film_start_s and film_end_s",
+            hint="pass --every 30, or clips with the columns film_start_s and film_end_s; or cut"
+            " whole films into clips: obygaze manifest windows FOLDER",
         )
     if clips is not None:
         coded = [span for span in spans if span.movie_id not in of_sample]
@@ -388,6 +389,14 @@ def _read_clips(clips: PathLike, workspace: PathLike | None) -> Manifest:
     path = Path(clips)
     if path.suffix.lower() in TABLE_ENDINGS:
         return csv_table.read(path, name=path.stem).manifest
+    if path.is_dir() and not Workspace.of(workspace).manifest(str(clips)).is_file():
+        films = shell_word(path) if find_videos(path) else "FOLDER_OF_FILMS"
+        raise FixUsage(
+            "--clips: expected a manifest or a table of clips, got a folder",
+            where=str(clips),
+            hint="cut whole films into clips: obygaze manifest windows"
+            f" {films} --seconds 2 -o NAME; or pass --every 30 in place of --clips",
+        )
     manifest = read_manifest(clips, workspace=workspace)
     if manifest.header.view != "raw":
         raise FixInput(

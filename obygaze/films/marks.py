@@ -29,7 +29,7 @@ from obygaze.films.pictures import Floats, LinkedFilms, pictures_of
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
-from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
+from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes, find_files
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
@@ -69,6 +69,21 @@ NOTHING = "none"
 # The columns of a table whose marks count frames.
 COLUMNS_WITH_FRAMES = (*COLUMNS, *FRAMES, RATE_COLUMN)
 FOLDER = "segments"
+ELAN = ".eaf"
+# Names of tiers and columns, in lower case, that likely state what was watched.
+LIKELY_WATCHED = (
+    *(
+        WATCHED,
+        "seen",
+        "viewed",
+        "coded",
+        "gesehen",
+        "angesehen",
+        "gesichtet",
+        "kodiert",
+    ),
+    *("vu", "visionné"),
+)
 # A mark may end this long after the last picture, because sound may be longer than the pictures.
 MOST_BEHIND_S = 1.0
 # Tables state times with this many decimals of a second; smaller differences are rounding errors.
@@ -352,11 +367,18 @@ class MarkReader:
                 hint=f"pass {options} to obygaze marks import if these answers are not known, or"
                 " --word NA=NA to keep a word such as NA as an answer",
             )
-        numbers = self._spelling.equal_numbers()
+        spelled = self._spelling.equal_numbers()
+        # What was watched names a column, perhaps in other capitals.
+        columns = sorted({mark.column for mark in self._marks})
+        watched = {mark.value for mark in self._marks if mark.column == WATCHED}
+        for word in watched.difference(columns):
+            named = [one for one in columns if one.casefold() == word.casefold()]
+            if len(named) == 1:
+                spelled.setdefault(WATCHED, {})[word] = named[0]
         marks = set()
         for mark in self._marks:
-            spelled = numbers.get(mark.column, {}).get(mark.value, mark.value)
-            marks.add(mark._replace(value=spelled))
+            value = spelled.get(mark.column, {}).get(mark.value, mark.value)
+            marks.add(mark._replace(value=value))
         return tuple(sorted(marks))
 
     def _meaning(self, word: str, column: str) -> str:
@@ -460,6 +482,11 @@ def rows_of_people(
     return rows
 
 
+def is_likely_watched(column: str) -> bool:
+    """Return whether a column has a name that likely states what was watched."""
+    return column.casefold() in LIKELY_WATCHED
+
+
 def _rows_of_watched(
     name: str, rows: Iterable[tuple[str, str, Mapping[str, str]]], filled: Sequence[str]
 ) -> set[tuple[str, str]]:
@@ -516,11 +543,18 @@ def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
     are_stated = {LEVEL, CONCEPTS_COLUMN, COMMENT, WATCHED}.issuperset(filled)
     if not are_stated and manifest.header.said is None:
         likely = [name for name in filled if len(words_of[name]) <= MOST_WORDS]
-        options = [f"--column {shell_word(name)}" for name in likely or filled]
+        watched = [name for name in filled if is_likely_watched(name)]
+        asked = [name for name in likely or filled if name not in watched]
+        hint = f"pass {' '.join(f'--column {shell_word(name)}' for name in asked)}"
+        if watched and WATCHED not in filled:
+            hint += (
+                f"; if {watched[0]} states what was watched, call this column {WATCHED} in the"
+                " table, and import it again"
+            )
         raise FixUsage(
             f"it is not stated which columns are marks: {few(filled, 10)}",
             where=manifest.name,
-            hint=f"pass {' '.join(options)}",
+            hint=hint,
         )
     return filled
 
@@ -570,6 +604,13 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
     own = here.folder(FOLDER) / f"{path.name}.csv"
     if own.is_file() and path.name == str(name):
         return own
+    is_manifest = here.manifest(str(name)).is_file()
+    if path.is_dir() and not is_manifest and find_files(path, (ELAN,)):
+        raise FixUsage(
+            "expected a table of marks, got a folder of ELAN files",
+            where=str(name),
+            hint=f"obygaze marks import {shell_word(path)} -o NAME",
+        )
     return here.existing_manifest(str(name)).with_suffix(".csv")
 
 

@@ -289,6 +289,26 @@ def test_what_a_file_does_not_have_of_its_film_is_not_coded(
     assert share_of(tmp_path) == pytest.approx((4, 1))
 
 
+@pytest.mark.parametrize("name", ["Watched", "gesehen", "Vu"])
+def test_a_tier_that_likely_states_what_was_watched_is_named(name, tmp_path) -> None:
+    path = tmp_path / "m.eaf"
+    write_with_offset(path, 0, ("mood", 1000, 2000, "sad"), (name, 0, 3000, "mood"))
+    line = f"the tier {name} may state what was watched; if it does, pass --tier {name}=watched"
+    assert line in imported(path).warnings
+    made = imported(path, tiers={name: "watched"})
+    assert made.marks[0][3:5] == ("watched", "mood") and not made.warnings
+
+
+def test_what_was_watched_names_a_column_in_any_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "m.eaf"
+    watched = ("watched", 0, 4000, "MOOD")
+    rest = ("note", 9000, 10000, "x")
+    write_with_offset(path, 0, ("mood", 1000, 2000, "sad"), watched, rest)
+    assert not imported(path).warnings
+    # A person has also seen what this person marked.
+    assert share_of(tmp_path) == (5, 1)
+
+
 def test_an_import_says_how_far_it_moves_marks_to_pictures(tmp_path: Path) -> None:
     path = tmp_path / "m.eaf"
     spans = (("mood", 1220, 3240, "sad"), ("mood", 6001, 8000, "sad"))

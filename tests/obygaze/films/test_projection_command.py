@@ -13,7 +13,7 @@ from obygaze.films.labels import equal_clips, project_marks
 from obygaze.films.marks import Mark, Marks, read_marks
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.model import (
     DRAW_COLUMNS,
@@ -260,3 +260,32 @@ def test_an_empty_cell_beside_watched_is_asked_about_where_it_may_be_unknown(
     with pytest.raises(FixInput, match="may mean nothing or \\?, in the clips: 1"):
         moods("?", "watched")
     assert moods("none", "watched") == ["none", "none", "sad", ""]
+
+
+def test_a_folder_in_the_place_of_marks_or_of_clips_leads_to_its_import(
+    tmp_path,
+) -> None:
+    for name in ("elan/a.eaf", "films/a.mp4"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    write_marks(tmp_path / "m.csv", marks("0-99 S Body"))
+    for words, hint in (
+        (("elan", "--every", "2"), "obygaze marks import elan -o NAME"),
+        (("m.csv", "--clips", "films"), "obygaze manifest windows films --seconds 2"),
+        (("m.csv", "--clips", "elan"), "obygaze manifest windows FOLDER_OF_FILMS"),
+    ):
+        done = call_obygaze("marks", "clips", *words, "-o", "labels", cwd=tmp_path)
+        assert done.code == 2
+        assert hint in done.stderr
+
+
+def test_a_column_that_likely_states_what_was_watched_is_named(tmp_path) -> None:
+    rows = "clip_id,movie_id,start_s,end_s,mood,Seen\n1,a,0,4,sad,\n2,a,0,9,,mood\n"
+    (tmp_path / "t.csv").write_text(rows)
+    import_manifest(tmp_path / "t.csv", "t", workspace=tmp_path)
+    with pytest.raises(FixUsage) as caught:
+        project_marks("t", "labels", every=2, workspace=tmp_path)
+    assert caught.value.hint == (
+        "pass --column mood; if Seen states what was watched, call this column watched in the"
+        " table, and import it again"
+    )
