@@ -282,7 +282,8 @@ def _split_overlaps(
     for mark in sorted(joined):
         lanes = lanes_of.setdefault((mark.column, mark.annotator), [])
         for lane in lanes:
-            if lane[-1].end_s <= mark.start_s:
+            # Marks that follow each other may overlap by a rounding error of their seconds.
+            if milliseconds(lane[-1].end_s) <= milliseconds(mark.start_s):
                 lane.append(mark)
                 break
         else:

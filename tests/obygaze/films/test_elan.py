@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -323,6 +324,17 @@ def test_an_import_says_how_far_it_moves_marks_to_pictures(tmp_path: Path) -> No
     assert [mark[1:3] for mark in made.marks] == [(1.0, 3.0), (6.0, 8.0)]
     # A millisecond is the rounding of ELAN.
     assert line in made.notes
+
+
+def test_marks_that_follow_each_other_are_one_tier_at_any_rate() -> None:
+    """Seconds such as 9 * 16 * 1001 / 24000 overlap by a rounding error of floating point."""
+    step_s = 16 * 1001 / 24000
+    starts_s = [number * step_s for number in range(40)]
+    marks = [Mark("a", s, s + step_s, "level", "S", "Ada") for s in starts_s]
+    assert any(one.end_s > after.start_s for one, after in pairwise(marks))
+    assert write_elan(marks).count(b"<TIER ") == 1
+    longer = [mark._replace(end_s=mark.end_s + 0.001) for mark in marks]
+    assert write_elan(longer).count(b"<TIER ") == 2
 
 
 def test_an_export_names_the_marks_before_the_start_of_a_file(tmp_path: Path) -> None:
