@@ -208,7 +208,14 @@ def agree(
     if manifest.header.view != "raw":
         title += f", {view_words(manifest.header.view)}"
     found = compute(answers, column, order, distance)
-    return present(found, title, _warnings(manifest))
+    notes = []
+    is_of_marks = any(" marks clips " in line for line in manifest.header.commands)
+    if found.films_of_one and is_of_marks:
+        notes.append(
+            "if an annotator coded a whole film and found nothing, import the marks with --coded"
+            " COLUMN, so that this film is compared"
+        )
+    return present(found, title, _warnings(manifest), notes)
 
 
 def _warnings(manifest: Manifest) -> list[str]:
@@ -548,7 +555,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
 # ---- the page ------------------------------------------------------------------------------------
 
 
-def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit:
+def present(
+    found: Agreement,
+    title: str,
+    warnings: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Audit:
     """Return the audit of agreement: its table, sentences and figure."""
     names = [
         name
@@ -593,6 +605,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
             TENTATIVE,
         ),
         warnings=warnings,
+        notes=notes,
         caption=CAPTION,
     )
 

@@ -402,6 +402,17 @@ def test_a_clip_that_stands_twice_is_said_to_count_twice(tmp_path: Path) -> None
     assert "1 clip with the same span of a film as another clip; each" in done.stderr
 
 
+def test_a_film_in_which_only_one_person_marked_leads_to_coded(tmp_path: Path) -> None:
+    marked = marks("0-9 S, 10-19 EN", annotator="A")
+    marked += marks("0-9 S, 10-19 S", annotator="B")
+    marked += [mark._replace(movie_id="n") for mark in marks("0-9 S", annotator="A")]
+    spans = clips("0-9 10-19")
+    spans += [span._replace(movie_id="n", clip_id=f"n{span.clip_id}") for span in spans]
+    done = call_obygaze("agree", labelled(tmp_path, marked, spans), cwd=tmp_path).ok()
+    assert "without an item of two annotators, not compared: n" in done.stderr
+    assert "import the marks with --coded COLUMN" in done.stderr
+
+
 def said_of_clips(ada: str, ben: str) -> Manifest:
     """Return clips of one film whose mood two people said, a word or several for each clip."""
     said = {}
