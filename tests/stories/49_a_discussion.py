@@ -1,12 +1,12 @@
 """Story 49: we discussed where we differ.
 
-Two people coded 1,500 clips, and differ in 400. A table of the 400 goes out, and comes back with
-decisions. The 1,100 other clips are unchanged, and the experiment uses the decisions.
+Two people coded 1,500 clips, and differ in 400. A workbook with the 400 goes out, and comes back
+with decisions. The 1,100 other clips are unchanged, and the experiment uses the decisions.
 """
 
-import csv
-
 import numpy as np
+import pandas
+from support.workbooks import write_workbook
 
 from stories.results import scores_of, the_result
 from stories.workspace import Workspace
@@ -43,23 +43,23 @@ def test_decisions_come_back_and_change_no_other_clip(ws: Workspace) -> None:
     assert "something is open in 400 of 1500 clips" in said
     before = lines_of(ws)
 
-    ws("manifest show coded --where 'mood in differs' -o discuss.csv")
-    with ws.path("discuss.csv").open(encoding="utf-8", newline="") as file:
-        out = list(csv.DictReader(file))
-    assert {row["clip_id"] for row in out} == differing
-    assert {row["mood"] for row in out} == {""}
-    assert {frozenset((row["mood:ada"], row["mood:ben"])) for row in out} == {
-        frozenset(("sad", "glad"))
-    }
-    for row in out:
-        row["mood"] = truth[row["clip_id"]]
-    ws.write_table("decided.csv", out)
-    refused = ws("manifest join coded decided.csv", code=1).text
+    ws("manifest show coded --where 'mood in differs' -o discuss.xlsx")
+    out = pandas.read_excel(ws.path("discuss.xlsx"), engine="calamine")
+    assert {*out["clip_id"]} == differing
+    assert out["mood"].isna().all()
+    of_both = zip(out["mood:ada"], out["mood:ben"], strict=True)
+    assert {frozenset(words) for words in of_both} == {frozenset(("sad", "glad"))}
+    # People decide in Excel, which keeps numbers as numbers and empty cells as nothing.
+    out["mood"] = out["clip_id"].map(truth)
+    assert {*out["points"]} == {1.5}
+    cells = out.astype(object).where(out.notna(), None).to_numpy().tolist()
+    write_workbook(ws.path("decided.xlsx"), {"Sheet1": [[*out.columns], *cells]})
+    refused = ws("manifest join coded decided.xlsx", code=1).text
     assert "replacing them would empty 2,200 cells with a value" in refused
     assert "(points 1,100, mood 1,100)" in refused
     assert lines_of(ws) == before
 
-    said = ws("manifest join coded decided.csv --update").text
+    said = ws("manifest join coded decided.xlsx --update").text
     assert "1100 of 1500 clips without a row, and unchanged" in said
     assert "changed cells: points 0, mood 400; all other cells are as before" in said
     after = lines_of(ws)
