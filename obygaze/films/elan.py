@@ -336,11 +336,13 @@ class _Outline:
     """The positions (in bytes) of the parts of an ELAN file.
 
     A document that is not an ELAN file raises an error. A document type (DOCTYPE) raises an error,
-    because it can define entities. The parser finds a document type in every encoding.
+    because it can define entities. The parser finds a document type in every encoding. An id that
+    is there twice raises an error, because pympi keeps the last of both without a word.
     """
 
     def __init__(self, data: bytes) -> None:
         self.ids: set[str] = set()
+        self._stated: set[tuple[str, str]] = set()
         self.tier_names: set[str] = set()
         # A type whose tiers have their own times and allow any words.
         self.type_name = ""
@@ -398,8 +400,12 @@ class _Outline:
         if tag == "TIME_SLOT":
             ms = int(attributes.get("TIME_VALUE", "0"))
             self._slots.append((self._parser.CurrentByteIndex, ms))
-        for name in ("ANNOTATION_ID", "TIME_SLOT_ID"):
-            self.ids.add(attributes.get(name, ""))
+        for name in ("TIER_ID", "ANNOTATION_ID", "TIME_SLOT_ID"):
+            if (name, attributes.get(name)) in self._stated:
+                raise ValueError(f"{name} {attributes[name]!r} is there twice")
+            if name in attributes:
+                self._stated.add((name, attributes[name]))
+                self.ids.add(attributes[name])
         self.tier_names.add(printable_line(attributes.get("TIER_ID", "")))
         if tag == "LINGUISTIC_TYPE" and not (
             {"CONSTRAINTS", "CONTROLLED_VOCABULARY_REF"} & attributes.keys()

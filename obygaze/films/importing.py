@@ -392,7 +392,8 @@ class _ElanReader(MarkReader):
                 continue
             start_s = file.origin_ms / 1000
             boundaries = self.films.boundaries(film)
-            end_s = boundaries[-1] if boundaries else self.last_s(film)
+            ends_s = [mark.end_s for mark in self._marks if mark.movie_id == film]
+            end_s = boundaries[-1] if boundaries else max(ends_s)
             for column in columns:
                 self.add(Mark(film, start_s, end_s, WATCHED, column, name), file.path)
             self.guessed.append(

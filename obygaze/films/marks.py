@@ -299,10 +299,6 @@ class MarkReader:
         person = self._spelling.word(annotator, "annotator")
         return [m for m in self._marks if (m.movie_id, m.annotator) == (film, person)]
 
-    def last_s(self, film: str) -> float:
-        """Return the end of the last mark that was added so far for a film."""
-        return max(mark.end_s for mark in self._marks if mark.movie_id == film)
-
     def read_manifest(
         self, manifest: Manifest, path: Path, columns: Sequence[str]
     ) -> None:

@@ -337,6 +337,21 @@ def test_marks_that_follow_each_other_are_one_tier_at_any_rate() -> None:
     assert write_elan(longer).count(b"<TIER ") == 2
 
 
+@pytest.mark.parametrize(
+    "old, new, problem",
+    [
+        ('TIER_ID="Notiz"', 'TIER_ID="Teil"', "TIER_ID 'Teil'"),
+        ('ANNOTATION_ID="a7"', 'ANNOTATION_ID="a1"', "ANNOTATION_ID 'a1'"),
+        ('TIME_SLOT_ID="ts5"', 'TIME_SLOT_ID="ts4"', "TIME_SLOT_ID 'ts4'"),
+    ],
+)
+def test_an_id_that_is_there_twice_is_refused(old, new, problem, foreign) -> None:
+    """Of two equal tiers pympi reads the last; of two equal annotations, one time for both."""
+    foreign.write_text(FOREIGN.replace(old, new), "utf-8")
+    with pytest.raises(Corrupt, match=f"not an ELAN file: {problem} is there twice"):
+        imported(foreign)
+
+
 def test_an_export_names_the_marks_before_the_start_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "m.eaf"
     write_with_offset(path, 4000, ("mood", 1000, 3000, "sad"))
