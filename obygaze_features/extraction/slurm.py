@@ -180,13 +180,13 @@ def _plan_tasks(
 
 
 def _frames_of(plan: ExtractionPlan) -> list[str]:
-    """Return the backbones frames:NAME that keep the pictures of a plan, each view once."""
+    """Return the backbones frames:NAME for the incomplete stores of a plan, each view once."""
     names: dict[PictureView, str] = {}
     for store in plan.stores:
-        if isinstance(store.view, PictureView):
+        if isinstance(store.view, PictureView) and _missing_blocks(store):
             names.setdefault(store.view, f"{FRAMES_OF}{store.target.backbone}")
     if not names:
-        raise FixUsage("--decode-first: no backbone takes pictures")
+        raise FixUsage("--decode-first: no backbone with missing clips takes pictures")
     return list(names.values())
 
 

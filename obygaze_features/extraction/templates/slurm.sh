@@ -16,8 +16,9 @@
 cd {{ folder }} || exit 1
 trap 'kill -USR1 "$!"' USR1
 {{ command }} &
-# The signal ends the first wait.
+# A signal ends a wait.
 wait "$!"
+while kill -0 "$!" 2> /dev/null; do wait "$!"; done
 wait "$!"
 code=$?
 if [ "$code" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; then

@@ -102,6 +102,31 @@ def test_a_script_that_keeps_pictures_first(here: Path) -> None:
     )
 
 
+OWN = """\
+import torch
+from obygaze_features.backbones import module_card
+
+
+def run(module, pixels):
+    return {"clip": module(pixels).mean((1, 3, 4))}
+
+
+def own():
+    shape = {"frames": 4, "height": 48, "width": 64, "arrays": {"clip": [3]}}
+    facts = {"values": "levels", "licence": "CC0-1.0", "files": []}
+    return module_card("own", torch.nn.Identity, run, **shape, **facts)
+"""
+
+
+def test_no_pictures_are_kept_for_a_store_that_lacks_nothing(here: Path) -> None:
+    Path("own.py").write_text(OWN, "utf-8")
+    call_obygaze("extract", "run", *RUN).ok()
+    script("-b", "own.py:own", "--decode-first")
+    frames = (here / "night-frames.sh").read_text("utf-8").splitlines()
+    assert words_of_task(frames)[-2:] == ["-b", "frames:own.py:own"]
+    assert "frames:descriptors" not in "".join(frames)
+
+
 @pytest.mark.parametrize(
     ("code", "restarts", "is_queued"),
     [(75, "9", True), (75, "10", False), (3, "0", False)],
@@ -109,12 +134,12 @@ def test_a_script_that_keeps_pictures_first(here: Path) -> None:
 def test_a_task_is_queued_again_if_it_was_stopped(
     code: int, restarts: str, is_queued: bool, here: Path
 ) -> None:
-    """The signal goes to the shell, which passes it on and waits for the program."""
+    """Each signal goes to the shell, which passes it on and waits for the program."""
     lines = script()
     place = place_of_cd(lines) + 2
-    lines[place] = (
-        f"(trap 'exit {code}' USR1; touch begun; while :; do sleep .05; done) &"
-    )
+    pause = "sleep .05; done"
+    stop = f"touch stopping; while [ ! -e go ]; do {pause}; exit {code}"
+    lines[place] = f"(trap '{stop}' USR1; touch begun; while :; do {pause}) &"
     Path("night.sh").write_text("\n".join(lines), "utf-8")
     program = here / "scontrol"
     program.write_text('#!/bin/sh\necho "$@" > queued.txt\n', "utf-8")
@@ -126,6 +151,11 @@ def test_a_task_is_queued_again_if_it_was_stopped(
     )
     wait_until((here / "begun").exists, "the task")
     shell.send_signal(signal.SIGUSR1)
+    wait_until((here / "stopping").exists, "the end of the task")
+    shell.send_signal(signal.SIGUSR1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        shell.wait(1)
+    Path("go").touch()
     assert shell.wait(20) == code
     queued = here / "queued.txt"
     assert queued.exists() == is_queued
