@@ -43,6 +43,7 @@ from obygaze_features.extraction.planning import (
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clock
 from obygaze_features.store.layout import CLIPS_OF_A_BLOCK
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import DecodePool
 
 # The number of clips that `plan` tries to decode until one can be read.
@@ -83,6 +84,7 @@ class StoreCost:
     n_bytes: int
     forward_s: float | None
     is_on_gpu: bool
+    takes_pictures: bool
     sentences: Sequence[str]
 
     @property
@@ -139,8 +141,13 @@ class Cost:
         return max(0.0, 1 - self.gpu_s * self.workers / self.core_s)
 
     @property
-    def decode_first_s(self) -> tuple[float, float]:
-        """The seconds of the cores, and then of the GPU, if pictures are kept first."""
+    def decode_first_s(self) -> tuple[float, float] | None:
+        """The seconds of the cores, and then of the GPU, if pictures are kept first.
+
+        They are None if clips of sound are missing, because sound is never kept.
+        """
+        if not all(one.takes_pictures for one in self.stores if one.to_extract):
+            return None
         return self.core_s / self.workers, self.gpu_s
 
     def to_json(self) -> dict[str, Any]:
@@ -181,12 +188,14 @@ class Cost:
             )
         lines.append(line)
         if self.waits:
-            cores_s, gpu_s = self.decode_first_s
-            lines.append(
-                f"{self.cores_needed} cores would keep it busy; or decode first (-b frames:NAME, or"
-                f" extract slurm --decode-first): the cores for {clock(cores_s)}, then the"
-                f" {self.device} for {clock(gpu_s)}"
-            )
+            line = f"{self.cores_needed} cores would keep it busy"
+            if self.decode_first_s is not None:
+                cores_s, gpu_s = self.decode_first_s
+                line += (
+                    "; or decode first (-b frames:NAME, or extract slurm --decode-first): the"
+                    f" cores for {clock(cores_s)}, then the {self.device} for {clock(gpu_s)}"
+                )
+            lines.append(line)
         return "\n".join(lines)
 
 
@@ -280,6 +289,7 @@ def plan_extraction(
             n_bytes=store.n_computed * store.row_bytes,
             forward_s=forward_s,
             is_on_gpu=is_on_gpu,
+            takes_pictures=isinstance(store.view, PictureView),
             sentences=sentences,
         )
         costs.append(cost)

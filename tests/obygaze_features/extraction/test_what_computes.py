@@ -12,6 +12,7 @@ from support.written_stores import lasting_bytes
 
 from obygaze_features.backbones import devices
 from obygaze_features.core.errors import Mismatch
+from obygaze_features.extraction.costs import Cost, StoreCost
 from obygaze_features.extraction.results import Watch
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import layout
@@ -107,6 +108,32 @@ def test_a_plan_counts_the_seconds_of_missing_clips_only(films, tmp_path) -> Non
     # The card states no operations, and a complete store needs none.
     plan = extract(tmp_path, "plan", *network, "--device", "h100", "--json").ok().json()
     assert (plan["stores"][0]["forward_s"], plan["seconds"]) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("is_second_seen", "n_heard"), [(True, 0), (False, 4), (False, 0)]
+)
+def test_a_plan_proposes_to_decode_first_if_no_sound_is_missing(
+    is_second_seen: bool, n_heard: int
+) -> None:
+    """Sound is never kept: its clips would be decoded while the GPU waits."""
+    stores = []
+    for n_missing, is_seen in ((4, True), (n_heard, is_second_seen)):
+        facts = {"clips": 4, "n_bytes": 0, "is_on_gpu": True, "sentences": ()}
+        stores.append(
+            StoreCost(
+                store="x",
+                to_extract=n_missing,
+                forward_s=0.5,
+                takes_pictures=is_seen,
+                **facts,
+            )
+        )
+    cost = Cost("films", 4, 4, 10.0, stores, device="h100", workers=2)
+    assert f"{80 // (4 + n_heard)} cores would keep it busy" in str(cost)
+    assert ("decode first" in str(cost)) == (n_heard == 0)
+    seconds = None if n_heard else (20.0, 2.0)
+    assert cost.to_json()["decode_first_s"] == seconds
 
 
 def test_a_plan_counts_clips_with_a_video_or_with_kept_frames(films, tmp_path) -> None:
