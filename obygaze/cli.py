@@ -221,7 +221,7 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
     ):
         click.echo(printable(line), err=True)
     label = click.style("Error: ", fg="red", bold=True)
-    click.echo(label + printable(str(error)), err=True, color=color)
+    click.echo(label + printable(error.text), err=True, color=color)
 
 
 def _details_to_print(error: ObygazeError, *, is_verbose: bool) -> list[str]:

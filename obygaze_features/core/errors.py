@@ -31,6 +31,30 @@ def _line(text: str) -> str:
     return one_line(remove_secrets(text))
 
 
+# The arguments of Python functions whose options have other names: errors name options.
+ARGUMENTS = {
+    "--array": "array or arrays",
+    "--as": "format",
+    "--backbone": "backbone or backbones",
+    "--column": "column or columns",
+    "--film": "film_names, or film or films",
+    "--format": "formats",
+    "--hash": "hashes",
+    "--id": "form",
+    "--jobs": "n_jobs",
+    "--map": "columns",
+    "--model": "model or models",
+    "--order": "orders",
+    "--person": "people",
+    "--set": "changes, a list",
+    "--store": "store or stores",
+    "--task": "task or tasks",
+    "--tier": "tiers",
+    "--with-labels": "labels",
+    "--word": "words, or meanings",
+}
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
 # Clip ids are similar to each other, so an id is suggested for one or two typing errors only.
 LIKE_IDS = 0.85
 
@@ -92,14 +116,23 @@ class ObygazeError(Exception):
         """Pickle the attributes, since a subclass may have other parameters than this class."""
         return _unpickle, (type(self), self.args, vars(self))
 
-    def __str__(self) -> str:
-        """Return the error in at most three lines."""
+    @property
+    def text(self) -> str:
+        """The error in at most three lines, as commands print it."""
         lines = [self.message]
         if self.where:
             lines.append(f"  in: {self.where}")
         if self.hint:
             lines.append(f"  Try: {self.hint}")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        """Return the error for Python: a line names the arguments that options of the text are."""
+        named = dict.fromkeys(_OPTION.findall(self.text))
+        arguments = [f"{one} is {ARGUMENTS[one]}" for one in named if one in ARGUMENTS]
+        if not arguments:
+            return self.text
+        return f"{self.text}\n  In Python: {'; '.join(arguments)}"
 
 
 class ObygazeWarning(UserWarning):

@@ -6,6 +6,7 @@ from support.advice import COMMAND, OPTION, check_words, options_of
 from support.cli import ROOT, commands
 
 from obygaze.cli import root
+from obygaze_features.core.errors import ARGUMENTS
 
 # A hint in one or several strings, up to the end of the call or the statement.
 HINT = re.compile(
@@ -31,6 +32,17 @@ def test_a_hint_names_commands_and_options_that_exist() -> None:
                 assert not unknown, f"{path}: {text}"
     assert n_commands > 25
     assert n_options > 60
+
+
+def test_the_arguments_of_options_are_those_of_the_commands() -> None:
+    names: dict[str, set[str]] = {}
+    for _, command in commands(root):
+        for option in command.params:
+            for word in option.opts:
+                names.setdefault(word, set()).add(option.name or "")
+    for option, text in ARGUMENTS.items():
+        said = set(re.findall(r"[a-z_]+", text)) - {"or", "a", "list"}
+        assert said == names[option], option
 
 
 def test_the_next_command_names_a_manifest_and_no_file() -> None:

@@ -126,3 +126,13 @@ def test_what_it_says_to_type_arrives_as_it_was(seed):
     line = shell_line(["printf", r"%s\n", *words])
     typed = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
     assert typed.stdout.decode().split("\n")[:-1] == words
+
+
+def test_python_reads_which_arguments_the_options_of_an_error_are() -> None:
+    error = FixInput("no clip", hint="use --set data.view=raw, or --store S --force")
+    expected = "no clip\n  Try: use --set data.view=raw, or --store S --force"
+    assert error.text == expected
+    told = "  In Python: --set is changes, a list; --store is store or stores"
+    assert str(error) == f"{expected}\n{told}"
+    plain = FixInput("no clip", hint="use --force, or a word-like --words or well--set")
+    assert str(plain) == plain.text
