@@ -11,9 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Annotated
-
-from msgspec import Meta
 
 from obygaze_features.core.errors import FixInput, FixUsage
 
@@ -25,8 +22,6 @@ LEAST_STEP_S = 0.001
 MAX_WINDOWS = 5_000_000
 FORMS = "window and stride (in pictures), or seconds and every"
 
-_AT_LEAST_0 = Meta(ge=0)
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -36,10 +31,10 @@ class Grid:
     every `every` seconds.
     """
 
-    window: Annotated[int, _AT_LEAST_0] = 0
-    stride: Annotated[int, _AT_LEAST_0] = 0
-    seconds: Annotated[float, _AT_LEAST_0] = 0
-    every: Annotated[float, _AT_LEAST_0] = 0
+    window: int = 0
+    stride: int = 0
+    seconds: float = 0
+    every: float = 0
 
     def check(self) -> Grid:
         """Return this grid. Raise an error unless it is either in pictures or in seconds."""

@@ -21,7 +21,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.shell import shell_line
 from obygaze_features.core.tables import TableRow
-from obygaze_features.core.unknown_words import UNKNOWN, no_answer_text, word_option
+from obygaze_features.core.unknown_words import UNKNOWN
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.adapters import (
     count_with_value,
@@ -30,13 +30,16 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.adapters.table_cells import (
     Cells,
-    answer_columns,
     source_columns,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
     TableMapping,
     mapping_of_options,
+)
+from obygaze_features.manifest.adapters.table_questions import (
+    Questions,
+    ask_answers,
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells, read_tables
 from obygaze_features.manifest.adapters.table_times import (
@@ -245,9 +248,14 @@ def join(
     key = CLIP if CLIP in cells else FILM
     noun = "clip" if key == CLIP else "film"
     n_before = read.n_problems
-    likely = _ask_answers(cells, read)
+    questions = Questions(read, mapping, TableMapping())
+    ask_answers(questions)
     n_asked = read.n_problems - n_before
-    line = shell_line([*command, *mapping.joined(likely).typed()])
+    line = shell_line([*command, *questions.mapping.typed()])
+    # A clip, a film or a person may have the name of a word that is not known.
+    of_names = read.words.without(read.words.unknown)
+    for name in {CLIP, FILM, ANNOTATOR} & cells.keys():
+        cells[name] = [*map(of_names.known, cells[name])]
     _check_columns(cells, key, read, mapping, n_asked, line)
     other_spelling = _use_films(cells, manifest, mapping, csv)
     rows_of_id = _rows_of_ids(cells, key, csv)
@@ -359,28 +367,6 @@ def _ways_of_films(names: Iterable[str], films: Iterable[str]) -> str:
     if not likely:
         return ""
     return f"; if these films have another name there, pass {film_options(likely)}"
-
-
-def _ask_answers(cells: Cells, read: TableCells) -> TableMapping:
-    """Add a violation for each word such as NA, and return the likely answers.
-
-    In `cells`, unknown words of ids and annotators become empty.
-    """
-    answers: dict[str, str] = {}
-    for name in answer_columns(cells):
-        if name in CLIP_COLUMNS and name not in (CLIP, FILM):
-            continue
-        asked = read.words.asked_in(cells[name])
-        for row, cell in zip(read.rows, cells[name] if asked else (), strict=False):
-            for word in map(str.strip, cell.split("|")):
-                if word in asked:
-                    way = f"likely answer: {word_option(word)}"
-                    row.add(name, f"{no_answer_text(word)}; {way}")
-        answers |= dict.fromkeys(asked, UNKNOWN)
-        if name in (CLIP, FILM, ANNOTATOR):
-            of_names = read.words.without(read.words.unknown)
-            cells[name] = [*map(of_names.known, cells[name])]
-    return TableMapping(answers=answers)
 
 
 def _values(

@@ -256,7 +256,7 @@ def decide(
     _ask_clocks(questions)
     _ask_levels(questions)
     _ask_concepts(questions)
-    _ask_answers(questions)
+    ask_answers(questions)
     return questions
 
 
@@ -775,7 +775,7 @@ def _has_sign(word: str) -> bool:
     return _SIGNS.search(word) is not None
 
 
-def _ask_answers(questions: Questions) -> None:
+def ask_answers(questions: Questions) -> None:
     """Ask whether words such as NA are answers, in columns other than levels and concepts."""
     mapping = questions.mapping
     columns = dict.fromkeys(source_columns(questions.table, mapping))
