@@ -625,10 +625,11 @@ def _ask_repeated_ids(questions: Questions) -> None:
 
 def _ask_labels(questions: Questions) -> None:
     """Ask whether a column has levels (by its words) or concepts (by its name)."""
-    of_levels = [
-        name for name in questions.free if _has_levels(questions.table.filled(name))
-    ]
-    likely = {"level": of_levels, "concepts": questions.named("concepts")}
+    # `manifest show -o` writes what each person said: level:ada, concepts:ada.
+    of_people = ("level:", "concepts:")
+    free = [name for name in questions.free if not name.startswith(of_people)]
+    of_levels = [name for name in free if _has_levels(questions.table.filled(name))]
+    likely = {"level": of_levels, "concepts": questions.named("concepts", free)}
     for target, columns in likely.items():
         if columns and not questions.mapping.coders and not questions.is_stated(target):
             sentence = f"{columns[0]!r} looks like the column of {target}; {KEEP}"

@@ -629,6 +629,16 @@ def test_frames_that_count_from_1_are_said(tmp_path, header, rows, problem) -> N
     assert [one.startswith(said) for one in warnings] == [True] * (problem == "")
 
 
+def test_what_one_person_said_is_not_proposed_as_the_concepts_of_clips(tmp_path):
+    """`manifest show -o` leaves out the column of concepts where all of them are open."""
+    lines = (
+        "movie_id,clip_id,level,differs,concepts:ada,concepts:ben\na,1,S,Look,Look,\n"
+    )
+    (tmp_path / "t.csv").write_text(lines, "utf-8")
+    (clip,) = read(tmp_path / "t.csv").manifest
+    assert (clip.level, clip.concepts, clip.values("differs")) == ("S", (), ("Look",))
+
+
 @pytest.mark.parametrize("times", [("00:01:05:12", "00:01:07:00"), ("1'05", "1'07")])
 def test_times_of_another_form_are_said(tmp_path: Path, times) -> None:
     path = tmp_path / "t.csv"
