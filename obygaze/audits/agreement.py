@@ -102,7 +102,7 @@ OF_DISTANCE = {
 OF_GAMMA = {
     LEVELS_ON_LINE: "gamma compares them by their difference, as the paper on ObyGaze12 does",
     IN_ORDER: "gamma compares them by their difference",
-    NUMBERS: "in kappa, they are equal or not",
+    NUMBERS: "kappa asks only whether they are equal",
     PLAIN_WORDS: "so does gamma",
 }
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")

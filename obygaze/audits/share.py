@@ -179,8 +179,8 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
     """Return the labels of each film of a sample of clips."""
     if not is_drawn(drawn):
         raise FixInput(
-            f"expected a random sample from obygaze manifest sample, got {drawn.name}: without one,"
-            " the errors of a model in these films are unknown, and its predictions give no share",
+            f"expected a random sample from obygaze manifest sample, got {drawn.name}: only a"
+            " sample shows how often a model is wrong in these films",
             where=drawn.name,
             hint=f"{line_of_sample(drawn)}; label the sampled clips; {LABELS_OF_MARKS}",
         )

@@ -25,7 +25,7 @@ def explain() -> None:
 @click.argument(
     "store",
     type=NAME,
-    help="A store with tokens, and with an array of the same width to fit on.",
+    help="A store with tokens, and with vectors of the same width for the fit.",
 )
 @click.argument("manifest", type=NAME, help="The clips and their labels.")
 @click.pass_obj

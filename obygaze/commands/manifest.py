@@ -482,7 +482,7 @@ def link(
     "--word",
     "words",
     metavar="OLD=NEW",
-    help="NA=? if a word means not known, NA=NA if it is an answer; with --update also ja=S.",
+    help="NA=? if NA means not known, NA=NA if NA is an answer; with --update also ja=S.",
 )
 @click.option(
     "--update", is_flag=True, help="Change the cells of the clips of the table only."

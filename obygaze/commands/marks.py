@@ -57,7 +57,7 @@ def into_option(text: str) -> Callable[[F], F]:
     "tiers",
     metavar="OLD=COLUMN",
     may_be_empty=True,
-    help="The column of a tier: level, or level@anna.",
+    help="The column of the tier OLD, such as level; level@anna also names its annotator.",
 )
 @mapping_option(
     "--word",

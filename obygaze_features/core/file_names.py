@@ -37,7 +37,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     for sibling in siblings:
         if fold_name(sibling) == fold_name(path.name):
             raise AlreadyThere(
-                f"{sibling!r} exists, and Windows and macOS do not distinguish the two names",
+                f"{sibling!r} exists, which is the same name on Windows and macOS",
                 where=str(path),
             )
 

@@ -138,7 +138,7 @@ class Workspace:
             return self._new(Path(name))
         if EXPECTED in name:
             raise FixUsage(
-                f"invalid name {name!r}: {EXPECTED} is only for stores that are read",
+                f"invalid name {name!r}: {EXPECTED} is for a store to read, not for a new name",
             )
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:

@@ -316,7 +316,7 @@ def replace_store(finished: Path, target: Path, seal: str) -> bool:
         was_moved = take_name(target, before)
         if not was_moved and read_seal(target) == seal:
             raise AlreadyThere(
-                "cannot keep the replaced store, because this name exists",
+                "cannot keep the replaced store under this name, which is taken",
                 where=str(before),
             )
         if was_moved and read_seal(before) != seal:

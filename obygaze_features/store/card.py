@@ -97,7 +97,7 @@ class Terms(NamedTuple):
         # A term that only one of both states is not a difference.
         if ours.or_else(theirs) != theirs.or_else(ours):
             raise AlreadyThere(
-                f"different terms are stated already: {' '.join(theirs)}",
+                f"a different licence or citation is stated already: {' '.join(theirs)}",
                 where=where,
                 hint="edit the YAML header of README.md in the store",
             )

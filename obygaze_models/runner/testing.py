@@ -218,7 +218,7 @@ def _refuse_exchanged(info: ModelInfo, inputs: Inputs) -> None:
         raise FixUsage(
             f"the classes are exchanged: the positive class of the task {task} is {names[1]!r}, and"
             f" the positive class of {info.name} is {info.classes[1]!r}",
-            hint="use --task with a label whose positive class is that of the model",
+            hint=f"use --task with a label whose positive class is {info.classes[1]!r}",
         )
 
 

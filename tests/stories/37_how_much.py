@@ -95,7 +95,7 @@ def test_the_share_and_the_planted_difference_of_two_decades(ws: Workspace) -> N
 def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     write_clips(ws)
     text = ws("audit share films --predictions scores.csv", code=1).text
-    assert "without one, the errors of a model in these films are unknown" in text
+    assert "only a sample shows how often a model is wrong in these films" in text
     assert "manifest sample films -n 120 -o drawn" in text
     ws("manifest sample films -n 120 -o drawn")
     text = ws("audit share drawn", code=1).text

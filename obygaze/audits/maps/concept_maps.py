@@ -51,7 +51,7 @@ def write_concept_maps(
 
     Args:
         path: The new store.
-        store: A store with tokens, and with an array of the same width to fit on.
+        store: A store with tokens, and with vectors of the same width for the fit.
         manifest: The clips and their labels.
         workspace: The workspace, if it is not the current one.
     """

@@ -186,7 +186,7 @@ def join_columns(
             "times" is the format of 1:10, m:ss or h:mm, or ms for milliseconds.
         sheet: The sheet of a spreadsheet; by default the likely one.
         film_names: The film of the manifest for each film that has another name in the table.
-        words: NA=? if a word means not known, NA=NA if it is an answer; in an update also ja=S.
+        words: NA=? if NA means not known, NA=NA if NA is an answer; in an update also ja=S.
         update: Change the cells of the clips of the table only.
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.

@@ -197,7 +197,9 @@ def test_a_licence_that_was_corrected_stays(films: Manifest, world: Path) -> Non
     card = world / "stores" / STORE / "README.md"
     text = card.read_text("utf-8")
     card.write_text(text.replace("cc0-1.0", "cc-by-nc-4.0", 1), "utf-8")
-    with pytest.raises(AlreadyThere, match="different terms are stated already"):
+    with pytest.raises(
+        AlreadyThere, match="a different licence or citation is stated already"
+    ):
         run(films, world, licence="CC-BY-4.0")
     with pytest.warns(ObygazeWarning, match="not those of the manifest films"):
         run(films.with_clips(films.clips[:10]), world)
