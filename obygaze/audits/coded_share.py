@@ -137,10 +137,10 @@ def read_coded(manifest: Manifest, of: str) -> Coded:
 
 def read_coded_marks(path: Path, of: str, workspace: PathLike | None = None) -> Coded:
     """Return what the annotators of a table of marks said at each moment of the films."""
-    projected = project_moments([path], workspace=workspace)
+    projected = project_moments(path, workspace)
     manifest = projected.manifest
     film_spans = _spans_of_films(manifest)
-    spans = {one.clip_id: one for one in projected.spans}
+    spans = {one.clip_id: one for of_film in film_spans.values() for one in of_film}
     of_coders = _clips_of_coders(manifest)
     known = [*chain.from_iterable(of_coders.values())]
     of_marks = replace(manifest, clips=tuple(known), columns=manifest.header.said or ())

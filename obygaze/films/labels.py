@@ -27,7 +27,6 @@ from obygaze.films.marks import (
 )
 from obygaze.films.pictures import Floats, LinkedFilms, nearest
 from obygaze.films.projection import (
-    DEFAULT_THRESHOLD,
     MARK_ROUNDING_S,
     ClipSpan,
     Orders,
@@ -78,14 +77,13 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 
 @dataclass(frozen=True)
 class ProjectedMarks:
-    """Clips with the annotations of each annotator, without labels; their spans, and warnings.
+    """Clips with the annotations of each annotator, without labels; and warnings.
 
     Clips without times in a film, and clips of films without marks, are excluded. But if the clips
     were sampled by `manifest sample`, such clips are kept, and count as not judged.
     """
 
     manifest: Manifest
-    spans: tuple[ClipSpan, ...]
     warnings: tuple[str, ...]
 
 
@@ -168,9 +166,9 @@ def project_marks(
     """
     share = as_threshold(threshold)
     words = parse_orders(orders or {})
-    projected = project_tables(
-        marks, clips, every, share, words, columns=columns, workspace=workspace
-    )
+    names = [marks] if isinstance(marks, str | os.PathLike) else marks
+    paths = [table_of_marks(table, workspace) for table in names]
+    projected = project_tables(paths, clips, every, share, words, columns, workspace)
     complete = complete_orders(words)
     own_orders = {column: complete[column] for column in words}
     manifest = apply_rule(projected.manifest, rule, own_orders)
@@ -182,14 +180,14 @@ def project_marks(
         "--order": orders,
     }
     options |= {"--rule": rule, "--column": [*columns], "-o": path.stem}
-    manifest = _with_command(manifest, marks, clips, options, workspace)
+    manifest = _with_command(manifest, paths, clips, options, workspace)
     write_manifest(manifest, path, force=force)
     return ProjectedLabels(manifest, path, projected.warnings)
 
 
 def _with_command(
     manifest: Manifest,
-    marks: PathLike | Sequence[PathLike],
+    paths: Sequence[Path],
     clips: PathLike | None,
     options: Mapping[str, Any],
     workspace: PathLike | None,
@@ -199,8 +197,7 @@ def _with_command(
     folders = [here.folder(name).absolute() for name in (FOLDER, "manifests")]
     words: list[str | Path] = []
     parents = []
-    for name in [marks] if isinstance(marks, str | os.PathLike) else marks:
-        path = table_of_marks(name, workspace)
+    for path in paths:
         words.append(path.stem if path.parent.absolute() in folders else path)
         if read_header_of(path) is not None:
             parents.append(read_manifest(path))
@@ -221,22 +218,19 @@ def _with_command(
 
 
 def project_tables(
-    names: PathLike | Sequence[PathLike],
+    paths: Sequence[Path],
     clips: PathLike | None,
     every: str | float | None,
-    threshold: Fraction = DEFAULT_THRESHOLD,
-    orders: Orders | None = None,
-    *,
-    columns: Sequence[str] = (),
-    workspace: PathLike | None = None,
+    threshold: Fraction,
+    orders: Orders,
+    columns: Sequence[str],
+    workspace: PathLike | None,
 ) -> ProjectedMarks:
     """Read tables of marks, and project the marks on clips.
 
     The clips are those of a table or manifest (`clips`), or clips of equal length (`every`).
     """
     length_s = _clip_length(clips, every)
-    tables = [names] if isinstance(names, str | os.PathLike) else names
-    paths = [table_of_marks(name, workspace) for name in tables]
     where = ", ".join(map(str, paths))
     marks = read_marks(paths, workspace, columns)
     if not marks.marks:
@@ -263,7 +257,7 @@ def project_tables(
         outside = _marks_outside(marks, coded)
         if outside:
             warnings.append(f"marks in no clip are ignored: {few(outside, 3)}")
-    warnings += _warnings(projection, bare, marks, orders or {})
+    warnings += _warnings(projection, bare, marks, orders)
     said = [
         one
         for one in projection.answers
@@ -275,28 +269,24 @@ def project_tables(
     has_sample = is_drawn(bare)
     kept = [clip for clip in bare if has_sample or clip.clip_id in answered]
     manifest = replace(bare, clips=tuple(kept), annotations=tuple(said))
-    return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
+    return ProjectedMarks(manifest, tuple(warnings))
 
 
-def project_moments(
-    names: Sequence[PathLike], *, workspace: PathLike | None = None
-) -> ProjectedMarks:
-    """Read tables of marks, and cut the films wherever a mark starts or ends.
+def project_moments(path: Path, workspace: PathLike | None) -> ProjectedMarks:
+    """Read a table of marks, and cut the films wherever a mark starts or ends.
 
     Each annotator has one annotation for each of these clips, as no mark changes inside it.
     """
-    paths = [table_of_marks(name, workspace) for name in names]
-    marks = read_marks(paths, workspace)
+    marks = read_marks([path], workspace)
     if not marks.marks:
-        raise FixInput("the table has no marks", where=", ".join(map(str, paths)))
+        raise FixInput("the table has no marks", where=str(path))
     warnings: list[str] = []
     cut = clips_between_marks(marks, LinkedFilms(workspace), warnings)
-    bare = _without_labels(cut, marks, paths)
-    spans = _clip_spans(bare, marks)
-    projection = project(marks, spans, are_moments=True)
+    bare = _without_labels(cut, marks, [path])
+    projection = project(marks, _clip_spans(bare, marks), are_moments=True)
     warnings += _warnings(projection, bare, marks, {})
     manifest = replace(bare, annotations=tuple(projection.answers))
-    return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
+    return ProjectedMarks(manifest, tuple(warnings))
 
 
 def _clip_spans(clips: Manifest, marks: Marks) -> list[ClipSpan]:
@@ -442,10 +432,7 @@ def equal_clips(
         ends_s = [m.end_s for m in of_film if m.column != WATCHED and m.value]
         if max(ends_s, default=0.0) > reached_s + half_s + MARK_ROUNDING_S:
             rests.append(f"{film} from {reached_s:.3f} s")
-    if ends:
-        warnings.append(
-            f"films without a linked file, cut up to the last mark: {few(ends, 3)}"
-        )
+    _warn_of_ends(ends, warnings)
     if rests:
         warnings.append(
             f"marks after the last whole clip of a film are ignored: {few(rests, 3)}"
@@ -479,11 +466,16 @@ def clips_between_marks(
             edges_s |= {time_s for time_s in mark[1:3] if first_s < time_s < last_s}
         for start_s, end_s in pairwise(sorted(edges_s)):
             clips.append(Clip(str(len(clips)), film, start_s=start_s, end_s=end_s))
+    _warn_of_ends(ends, warnings)
+    return Manifest("clips", Header("clips between marks"), tuple(clips))
+
+
+def _warn_of_ends(ends: Sequence[str], warnings: list[str]) -> None:
+    """Add a warning about films whose end is not known."""
     if ends:
         warnings.append(
             f"films without a linked file, cut up to the last mark: {few(ends, 3)}"
         )
-    return Manifest("clips", Header("clips between marks"), tuple(clips))
 
 
 def _half_picture_s(boundaries: Floats | None) -> float:
