@@ -142,8 +142,8 @@ class ImportedMarks:
         if unknown:
             shown = few([*map(repr, unknown)], 5)
             sentences.append(
-                f"{WATCHED}: expected the name of a column with marks, or {WATCHED} for all"
-                f" columns, got {shown}; a column without marks gets no labels"
+                f"{WATCHED}: expected the name of a column with marks, several with | between, or"
+                f" {WATCHED} for all columns, got {shown}; a column without marks gets no labels"
             )
         lists = []
         for word in self.words.get(CONCEPTS_COLUMN, {}):
@@ -272,15 +272,14 @@ class _ElanReader(MarkReader):
         Tiers that name no annotator get that of the file. A warning lists these tiers if they may
         be by several annotators.
         """
-        film = find_elan_film(file, self.films)
-        if not film:
-            film = self.film(elan_film_name(file))
-            linked = self.films.file_of(film)
-            if file.video and linked:
-                self.guessed.append(
-                    f"{file.path.name} names {file.video}, and the linked file of {film} is"
-                    f" {linked.name}: check that the times of both are the same"
-                )
+        film = find_elan_film(file, self.films) or self.film(elan_film_name(file))
+        linked = self.films.file_of(film)
+        named = [*map(compose_accents, (file.video, file.video_as_written))]
+        if file.video and linked and compose_accents(linked.name) not in named:
+            self.guessed.append(
+                f"{file.path.name} names {file.video}, and the linked file of {film} is"
+                f" {linked.name}: check that the times of both are the same"
+            )
         of_file = elan_annotator(file)
         names_of: dict[str, set[str]] = {}
         unnamed: list[tuple[str, str]] = []

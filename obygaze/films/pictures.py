@@ -66,15 +66,18 @@ class LinkedFilms:
     def film_of_file(self, name: str) -> str:
         """Return the only film whose file has this name, or "" if there is none or several.
 
-        Composed and decomposed accents are equal: ELAN on macOS writes decomposed ones.
+        Composed and decomposed accents are equal: ELAN on macOS writes decomposed ones. If no file
+        has the name, capitals do not count: on Windows they do not.
         """
-        wanted = compose_accents(name)
-        films = [
-            film
-            for film, files in self.files.items()
-            if wanted in [compose_accents(path.name) for path in files]
-        ]
-        return films[0] if len(films) == 1 else ""
+        for spelling in (compose_accents, lambda one: compose_accents(one).casefold()):
+            films = [
+                film
+                for film, files in self.files.items()
+                if spelling(name) in [spelling(path.name) for path in files]
+            ]
+            if films:
+                return films[0] if len(films) == 1 else ""
+        return ""
 
     def frames(self, film: str) -> FilmFrames | None:
         """Return the frames of the file of a film, or None without a file."""

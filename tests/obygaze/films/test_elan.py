@@ -235,6 +235,27 @@ def test_a_whole_film_is_not_coded_where_only_a_part_was_watched(
         assert (0.0, boundaries[-1]) in spans
 
 
+def test_capitals_of_a_video_make_no_film_of_their_own(tmp_path: Path) -> None:
+    """On Windows, lake.mp4 and Lake.mp4 are one file."""
+    mark = Mark("x", 0.0, 2.0, "mood", "calm", "Ada")
+    for person, video in (("Ada", "lake.mp4"), ("Ben", "Lake.mp4")):
+        media = {"MEDIA_URL": f"file:///C:/{video}", "MIME_TYPE": "video/mp4"}
+        data = write_elan([mark._replace(annotator=person)], media)
+        (tmp_path / f"{person}.eaf").write_bytes(data)
+    files = [tmp_path / "Ada.eaf", tmp_path / "Ben.eaf"]
+    with pytest.raises(FixInput, match="'lake' and 'Lake' both become the film 'Lake'"):
+        import_files_of_marks(files, "m", workspace=tmp_path)
+    (tmp_path / "f").mkdir()
+    write_video(tmp_path / "f/lake.mp4", numbers=range(50), tick=Fraction(1, 10))
+    call_obygaze("manifest", "import", "f", cwd=tmp_path).ok()
+    made = import_files_of_marks(files, "m", workspace=tmp_path)
+    assert [one.movie_id for one in made.marks] == ["lake", "lake"]
+    assert made.warnings == [
+        "Ben.eaf names Lake.mp4, and the linked file of lake is lake.mp4: check that the times of"
+        " both are the same"
+    ]
+
+
 def write_with_offset(path: Path, offset_ms: int, *tiers: tuple[str, int, int, str]):
     """Write a file of the film lake whose times start at `offset_ms` in the film."""
     pympi = pytest.importorskip("pympi")
