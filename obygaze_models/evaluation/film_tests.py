@@ -38,19 +38,6 @@ def training_factor(n_films: int) -> float:
     return 2 * (n_films - 1) / (n_films - 2)
 
 
-def smallest_shown(by_film: FloatArray, factor: float, n_comparisons: int = 1) -> float:
-    """Return approximately how large a mean over films must be for a one-sided p of .05.
-
-    Args:
-        by_film: The difference of each film; only the spread is used.
-        factor: The number by which the variance of the mean is multiplied; see `training_factor`.
-        n_comparisons: The number of comparisons that p is corrected for.
-    """
-    tail = (1 - CONFIDENCE) / n_comparisons
-    t = -float(special.stdtrit(by_film.size - 1, tail))
-    return t * float(by_film.std(ddof=1)) * math.sqrt(factor / by_film.size)
-
-
 def mean_over_films(
     by_film: FloatArray, factor: float, most: float
 ) -> tuple[float, Interval]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from obygaze_features.store import Store
     from obygaze_models.models.estimator import AnyEstimator
     from obygaze_models.runner.files import Run
+    from obygaze_models.runner.inputs import Inputs
     from obygaze_models.zoo import SavedModel
     from obygaze_models.zoo.saving import HasModel
 
@@ -132,10 +133,17 @@ def run(
     from obygaze_models.runner.run import run_protocol
 
     inputs = gather(chosen, clips, path, named_stores)
-    name = inputs.default_name if output is None else os.fspath(output)
-    folder = Workspace.of(workspace).target("runs", name)
+    folder = _run_folder(inputs, output, workspace)
     watch = progress_bars(progress, "steps")
     return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
+
+
+def _run_folder(
+    inputs: Inputs, output: PathLike | None, workspace: PathLike | None
+) -> Path:
+    """Return the folder of a run; without `output`, its name is made from the inputs."""
+    name = inputs.default_name if output is None else os.fspath(output)
+    return Workspace.of(workspace).target("runs", name)
 
 
 def evaluate(
@@ -196,8 +204,7 @@ def evaluate(
 
     inputs = gather(chosen, clips, path, named_stores)
     inputs = replace(inputs, estimators=dict(described.values()))
-    name = inputs.default_name if output is None else os.fspath(output)
-    folder = Workspace.of(workspace).target("runs", name)
+    folder = _run_folder(inputs, output, workspace)
     watch = progress_bars(progress, "steps")
     return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
 
@@ -285,11 +292,10 @@ def train(
     inputs = gather(chosen, clips, path, named_stores)
     inputs = replace(inputs, estimators=dict(described.values()))
     here = Workspace.of(workspace)
-    name = inputs.default_name if output is None else os.fspath(output)
-    folder = here.target("runs", name)
+    folder = _run_folder(inputs, output, workspace)
     if folder != here.folder("runs") / folder.name:
         raise FixUsage(
-            f"expected a name for the run and its model, got the path {name!r}",
+            f"expected a name for the run and its model, got the path {str(output)!r}",
             hint=f"use -o {shell_word(folder.name)} to write runs/{folder.name} and"
             f" models/{folder.name}",
         )
@@ -449,7 +455,6 @@ def test_model(
 
     saved = read_model(model, workspace=workspace)
     inputs = inputs_of_test(saved, task, changes, clips, stores)
-    name = inputs.default_name if output is None else os.fspath(output)
-    folder = Workspace.of(workspace).target("runs", name)
+    folder = _run_folder(inputs, output, workspace)
     (opened,) = stores.values()
     return run_test(saved, inputs, opened, folder, force=force, workspace=workspace)

@@ -148,7 +148,7 @@ def read_store(
         data = replace(data, array=())
     array = choose_array(store, data.array)
     _check_shape(store, array, data, of_frames)
-    matrix = _read(store, table, array, data)
+    matrix = _read(store, table, array)
     X, is_real = _values(store, array, matrix)
     clips = np.flatnonzero(matrix.present)
     reasons = {clip: str(reason) for clip, reason in matrix.reasons.items()}
@@ -267,7 +267,7 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     )
 
 
-def _read(store: Store, table: TaskClips, array: str, data: Data) -> Matrix:
+def _read(store: Store, table: TaskClips, array: str) -> Matrix:
     """Return the features of clips."""
     # A clip of the manifest must be the clip with the same id in the store.
     store.match(table.clips)
