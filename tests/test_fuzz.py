@@ -15,6 +15,7 @@ from obygaze_features.core.files import parse_json
 from obygaze_models.runner.text import read_run
 
 
+@pytest.mark.check("a search")
 def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:
     n_inputs = 120
     found = campaign(all_targets(tmp_path), n_inputs, seed=13)

@@ -1,7 +1,9 @@
 import errno
+import hashlib
 import json
 import multiprocessing
 import os
+import random
 import re
 import stat
 from pathlib import Path
@@ -395,3 +397,15 @@ def test_a_name_that_some_system_takes_for_another_one_is_refused(tmp_path) -> N
             check_new_name(tmp_path / name)
         check_new_name(tmp_path / there)
         check_new_name(tmp_path / f"{name}-2")
+
+
+@pytest.mark.parametrize("n_bytes", [196_608, 196_609, 300_001])
+def test_the_quick_hash_covers_the_size_and_three_parts(tmp_path, n_bytes) -> None:
+    data = random.Random(n_bytes).randbytes(n_bytes)
+    path = tmp_path / "film.mp4"
+    path.write_bytes(data)
+    middle = (n_bytes - 65_536) // 2
+    parts = (data[:65_536], data[middle : middle + 65_536], data[-65_536:])
+    covered = data if n_bytes == 196_608 else b"".join(parts)
+    expected = hashlib.sha256(f"{n_bytes}\n".encode() + covered).hexdigest()
+    assert files.quick_sha256(path) == (n_bytes, expected)

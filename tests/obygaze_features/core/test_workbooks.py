@@ -250,3 +250,9 @@ def test_a_long_sheet_is_refused_before_its_end(limit, row, tmp_path, monkeypatc
     monkeypatch.setattr(workbooks, limit, 1000)
     with pytest.raises(Corrupt, match=r"limit of 1,000|at most 1,000 cells"):
         read_sheet(path)
+
+
+def test_empty_rows_do_not_make_a_title_with_a_year_the_header() -> None:
+    title, empty = ["Study", "1990", ""], ["", "", ""]
+    rows = [["clip", "film", "mood"], ["a", "b", "c"], ["d", "e", "f"]]
+    assert workbooks.header_place([title, *[empty] * 5, *rows]) == 6

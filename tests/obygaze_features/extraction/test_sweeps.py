@@ -137,6 +137,7 @@ def check_damages(n_films: int, seed: int, folder: Path) -> tuple[int, int]:
     return n_swept, n_garbage
 
 
+@pytest.mark.check("a search")
 def test_a_sweep_finds_the_damage_of_single_reads(tmp_path: Path) -> None:
     n_films = amount(40, 500)
     n_swept, n_garbage = check_damages(n_films, SEED, tmp_path)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.grouping import group, group_concepts
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -108,3 +108,9 @@ def test_what_was_decided_by_hand_is_not_made_again(tmp_path) -> None:
     grouped = group_concepts(edited, {"seen": ["Look", "Body"], "done": ["Activities"]})
     assert [clip.concepts for clip in grouped] == [("done",), ("seen",)]
     assert [clip.extra["differs"] for clip in grouped] == ["", ""]
+
+
+def test_a_file_of_groups_that_is_absent_is_named(tmp_path) -> None:
+    write_manifest(toy(), tmp_path / "manifests" / "toy.toml")
+    with pytest.raises(NotFound, match=r"absent\.toml"):
+        group("toy", name="grouped", groups="absent.toml", workspace=tmp_path)

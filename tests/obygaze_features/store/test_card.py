@@ -121,6 +121,10 @@ def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
     assert (facts.get("citation") or "").split() == terms.citation.split()
 
 
+def test_a_card_without_makers_says_nothing_of_them() -> None:
+    assert "None" not in a_card(makers=())
+
+
 @pytest.mark.parametrize("card", [b"# No head\nlicense: mit", b"---\nlicense: mit\n"])
 def test_a_card_without_a_head_states_no_terms(card: bytes) -> None:
     assert read_terms(card) == Terms()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from support.tables import RunRow, a_table
+from support.tables import RunRow, a_table, rows_of
 from support.ties import ap_of_drawn_clips
 
 from obygaze_models.evaluation.cells import Cell, cells_from_tests
@@ -306,7 +306,8 @@ def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(seed
     drawn = made(seed)
     guess = [{**row, "score": 0.0, "store": ""} for row in drawn.rows]
     guess = [{**row, "model": "random", "is_model": False} for row in guess]
-    cells = cells_from_tests(a_table([*drawn.rows, *guess]))
+    tests = a_table([*drawn.rows, *guess])
+    cells = cells_from_tests(tests)
     found = film_differences(*cells, "ap")
     expected = {}
     for film in range(drawn.n_films):
@@ -320,6 +321,11 @@ def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(seed
         reversed_order = plain_value("ap", replace(drawn, folds=backwards), alone)
         expected[f"f{film:02d}"] = (order - reversed_order) / 2
     assert found == pytest.approx(expected)
+    rows = rows_of(
+        results(tests, RunSettings(replicates=2)), model="ridge", metric="ap"
+    )
+    tested = {row["film"]: row["tested"] for row in rows if row["film"] in expected}
+    assert tested == pytest.approx(expected)
     # The order in which two models are typed does not matter.
     exchanged = film_differences(*reversed(cells), "ap")
     assert exchanged == pytest.approx({film: -value for film, value in found.items()})
@@ -370,3 +376,13 @@ def test_four_positive_clips_give_no_interval() -> None:
     for row in (row_of["ap"], row_of["auc"], difference(*cells, settings).row):
         assert np.isfinite(row["value"])
         assert np.isnan(row["low"]) and np.isnan(row["high"])
+
+
+def test_a_film_with_the_value_of_the_guess_is_not_better() -> None:
+    drawn = made(0)
+    guess = [{**row, "model": "random", "is_model": False} for row in drawn.rows]
+    settings = RunSettings(primary="accuracy", replicates=2)
+    found = results(a_table([*drawn.rows, *guess]), settings)
+    rows = rows_of(found, model="ridge", metric="accuracy", against_model="")
+    better = [row["films_better"] for row in rows if row["film"]]
+    assert better == [0] * drawn.n_films
