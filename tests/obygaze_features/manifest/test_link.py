@@ -277,7 +277,14 @@ def test_frames_in_the_files_of_films_get_their_times_there(tmp_path, rate) -> N
         call_obygaze("manifest", "link", "t", "videos", cwd=tmp_path).ok()
     write_video(folder / "nt_1954.mp4", numbers=range(50))
     refused = call_obygaze("manifest", "link", "t", "videos", cwd=tmp_path)
-    assert "expected frames 0 to 49, got frame 74" in refused.stderr
+    assert "expected frames 0 to 49, got frame 74\n" in refused.stderr
+    # The last frame of a table that counts from 1 is the number of frames.
+    write_video(folder / "nt_1954.mp4", numbers=range(74))
+    refused = call_obygaze("manifest", "link", "t", "videos", cwd=tmp_path)
+    said = (
+        "expected frames 0 to 73, got frame 74; if the table counts from 1, subtract 1"
+    )
+    assert said in refused.stderr
 
 
 def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:
