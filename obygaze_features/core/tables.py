@@ -84,6 +84,7 @@ DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
 NUMBER_OF_SHEET = re.compile(r"-?[0-9]+([.,][0-9]+)?([eE][-+]?[0-9]+)?")
 # 1,234 may have a thousands separator; 0,234 and 1234,500 have decimals.
 MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
+PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 # A number in any form: 1234.5, 1'234,5, 1 234,5, 1.234,5.
 _ANY_NUMBER = re.compile(
     r"[-+\u2212]?([0-9]{1,3}(['\u2019 .,][0-9]{3})+|[0-9]+)([.,][0-9]+)?"
@@ -340,19 +341,23 @@ def read_table(
     lines = [line for line, _ in rows]
     for name in filter(None, cells):
         cells[name] = _without_errors(cells[name], name, lines, collected, words)
-        _refuse_dates(cells[name], name, lines, collected, words or UnknownWords())
-    if violations is None:
-        collected.raise_if_any("this table cannot be read")
     stated = words or UnknownWords()
+    not_texts = [*may_be_numbers]
     if delimiter == ",":
         unread = _columns_of_thousands(cells, may_be_numbers, stated)
         may_be_numbers = [name for name in may_be_numbers if name not in unread]
     thousands = _use_decimal_points(cells, may_be_numbers, number, stated)
     unread_numbers = {}
-    for name in cells.keys() - {"", *texts, *as_written, *unread}:
-        number_of_column = _unread_number(cells[name], stated)
-        if number_of_column:
-            unread_numbers[name] = number_of_column
+    for name in not_texts:
+        # Most cells of large tables are numbers.
+        others = {cell for cell in set(cells[name]) if not PLAIN_NUMBER.fullmatch(cell)}
+        dates = {*filter(is_date, others)}
+        if dates:
+            _refuse_dates(dates, cells[name], name, lines, collected, stated)
+        if name not in unread:
+            unread_numbers[name] = _unread_number(filter(stated.is_answer, others))
+    if violations is None:
+        collected.raise_if_any("this table cannot be read")
     table_rows = []
     for (line, _), row in zip(rows, zip(*cells.values(), strict=True), strict=True):
         by_column = dict(zip(cells, row, strict=True))
@@ -364,7 +369,7 @@ def read_table(
         delimiter,
         thousands,
         unread,
-        unread_numbers,
+        {name: number for name, number in unread_numbers.items() if number},
         assumed,
         found.others,
         found.alike,
@@ -661,6 +666,7 @@ def _without_errors(
 
 
 def _refuse_dates(
+    dates: Collection[str],
     cells: Sequence[str],
     column: str,
     lines: Sequence[int],
@@ -671,9 +677,6 @@ def _refuse_dates(
 
     Numbers of four digits may be years, beside which a date is no surprise.
     """
-    dates = {*filter(is_date, set(cells))}
-    if not dates:
-        return
     others = [cell for cell in cells if words.is_answer(cell) and cell not in dates]
     numbers = [cell for cell in others if NUMBER_OF_SHEET.fullmatch(cell)]
     are_years = all(len(number) == 4 for number in numbers)
@@ -738,12 +741,11 @@ def _use_decimal_points(
     return {name: one for name, one in thousands.items() if one}
 
 
-def _unread_number(cells: Sequence[str], words: UnknownWords) -> str:
-    """Return a number that is read as text in a column of numbers, or ""."""
-    answers = dict.fromkeys(filter(words.is_answer, cells))
-    if not all(map(_ANY_NUMBER.fullmatch, answers)):
+def _unread_number(texts: Iterable[str]) -> str:
+    """Return one of the texts of a column if all of them are numbers in other forms, or ""."""
+    unread = sorted(cell for cell in texts if number_of_cell(cell) is None)
+    if not all(map(_ANY_NUMBER.fullmatch, unread)):
         return ""
-    unread = [cell for cell in answers if number_of_cell(cell) is None]
     # One with a sign between thousands is named first.
     return min(
         unread, key=lambda cell: bool(NUMBER_OF_SHEET.fullmatch(cell)), default=""

@@ -223,7 +223,7 @@ def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
             hint="open the file in Excel or LibreOffice, which computes formulas, and save it",
         )
     values = worksheet.to_python(skip_empty_area=False)
-    texts = [[cell_text(_shown(value)) for value in cells] for cells in values]
+    texts = [[cell_text(value) for value in cells] for cells in values]
     # Parts of a damaged file may contradict each other.
     n_columns = min(map(len, values), default=0)
 
@@ -258,11 +258,6 @@ def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
             if column < n_columns:
                 texts[row][column] = texts[first][column]
     return Sheet(worksheet.name, texts, outline.last_text)
-
-
-def _shown(value: Any) -> Any:
-    """Return a number with the 15 digits that spreadsheets show: 0.3 for the sum of 0.1 and 0.2."""
-    return float(f"{value:.15g}") if isinstance(value, float) else value
 
 
 def cell_text(value: Any, *, has_seconds: bool = False) -> str:

@@ -450,14 +450,3 @@ def test_numbers_that_are_read_as_text_are_said(tmp_path, cells, unread) -> None
     ]
     said = f"the column points has numbers in several forms, and is read as text: write {unread} as"
     assert [said in one for one in warnings].count(True) == 2 * bool(unread)
-
-
-def test_a_sum_of_a_workbook_is_the_number_that_it_shows(tmp_path: Path) -> None:
-    """0.1 + 0.2 is 0.30000000000000004 in a computer, and 0.3 in the spreadsheet."""
-    rows = [
-        ("clip_id", "movie_id", "points"),
-        ("a", "pier", 0.1 + 0.2),
-        ("b", "pier", 0.3),
-    ]
-    found = read(write(tmp_path / "t.xlsx", rows)).manifest
-    assert [clip.values("points") for clip in found] == [("0.3",), ("0.3",)]
