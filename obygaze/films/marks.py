@@ -521,6 +521,12 @@ def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
     stated = [LEVEL, CONCEPTS_COLUMN, *annotated_columns(manifest)]
     known = dict.fromkeys((*stated, *own_columns(manifest.columns)))
     for name in columns:
+        if manifest.annotations and name in known and name not in stated:
+            raise FixInput(
+                f"no annotator has the column {name!r}, so its cells are marks of nobody",
+                where=manifest.name,
+                hint=f"pass --column with one of {few(stated, 10)}",
+            )
         if name not in known:
             raise unknown_name("column", name, [*known], where=manifest.name)
     if SCORE in columns:

@@ -1,9 +1,11 @@
 """`obygaze marks clips`: its document, its manifest, and clips of equal length."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from support.annotated import annotated
 from support.cli import call_obygaze
 from support.data import real_data
 from support.film import clips, marks, write_marks, write_spans
@@ -289,3 +291,17 @@ def test_a_column_that_likely_states_what_was_watched_is_named(tmp_path) -> None
         "pass --column mood; if Seen states what was watched, call this column watched in the"
         " table, and import it again"
     )
+
+
+def test_a_column_that_no_annotator_has_is_no_mark(tmp_path: Path) -> None:
+    """A table that was joined later has a column of clips beside the columns of people."""
+    said = {"A": {"a-1": {"mood": "sad"}}, "B": {"a-1": {"mood": "glad"}}}
+    two = annotated(said)
+    (clip,) = two.clips
+    clip = replace(clip, start_s=0.0, end_s=4.0, extra={**clip.extra, "note": "x"})
+    joined = replace(two, clips=(clip,), columns=(*two.columns, "note"))
+    write_manifest(joined, tmp_path / "manifests" / "two.toml")
+    cut = {"every": 2, "workspace": tmp_path}
+    with pytest.raises(FixInput, match="no annotator has the column 'note'"):
+        project_marks("two", "labels", columns=["mood", "note"], **cut)
+    assert len(project_marks("two", "labels", columns=["mood"], **cut).manifest) == 2
