@@ -46,6 +46,7 @@ ALL_CODERS = "all coders"
 MOST_LEFT_OUT = 0.1
 # A film counts as coded wholly if less than this was not coded, because people mark by hand.
 MOST_UNCODED_S = 1.0
+OF_COLUMN = "for another column, pass --of 'COLUMN == WORD'"
 HEADERS = {
     **{"film": "film", "coder": "coder", "n_clips": "clips", "n_with": "clips with it"},
     **{"share_of_clips": "share of clips", "coded_s": "seconds coded"},
@@ -107,10 +108,10 @@ def read_coded(manifest: Manifest, of: str) -> Coded:
     labels = judge(expression, decided)
     if not labels:
         raise FixInput(
-            f"no clip of {manifest.name} has a label: expected all clips with labels, or a random"
-            " sample from obygaze manifest sample",
+            f"no clip of {manifest.name} has a label for {of}: expected all clips with labels, or a"
+            " random sample from obygaze manifest sample",
             where=manifest.name,
-            hint=f"{line_of_sample(manifest)}; label the sampled clips",
+            hint=f"{OF_COLUMN}; or {line_of_sample(manifest)}, and label the sampled clips",
         )
     if len(of_coders) < 2:
         (coder,) = of_coders or (ALL_CODERS,)
@@ -153,7 +154,11 @@ def read_coded_marks(path: Path, of: str, workspace: PathLike | None = None) -> 
             if len(of_coders) > 1:
                 judged.append(replace(one, coder=ALL_CODERS))
     if not judged:
-        raise FixInput("these marks judge no part of a film", where=str(path))
+        raise FixInput(
+            f"these marks say of no part of a film whether {of} holds",
+            where=str(path),
+            hint=OF_COLUMN,
+        )
     return Coded(
         path.stem,
         judged,

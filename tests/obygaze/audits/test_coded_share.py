@@ -233,8 +233,18 @@ def test_clips_that_do_not_cover_their_films_are_refused(tmp_path: Path) -> None
     assert "marks clips films --every 10" in str(refused.value.hint)
     with pytest.raises(FixInput, match="no times in the film for the clips"):
         share_of_table(tmp_path, ["a,m,,,S,1980", "b,m,,,EN,1980"])
-    with pytest.raises(FixInput, match="no clip of films has a label"):
+    with pytest.raises(FixInput, match="no clip of films has a label for") as refused:
         share_of_table(tmp_path, ["a,m,0,2,,1980", "b,m,2,4,,1980"])
+    assert "pass --of 'COLUMN == WORD'" in str(refused.value.hint)
+
+
+def test_marks_of_another_column_lead_to_the_option_that_names_it(tmp_path) -> None:
+    write_marks(tmp_path / "coded.csv", [Mark("m", 0.0, 9.0, "mood", "sad", "anna")])
+    with pytest.raises(
+        FixInput, match="no part of a film whether level == S"
+    ) as refused:
+        audit_share(tmp_path / "coded.csv", workspace=tmp_path)
+    assert "pass --of 'COLUMN == WORD'" in str(refused.value.hint)
 
 
 def test_marks_have_no_columns_of_films(tmp_path: Path) -> None:
