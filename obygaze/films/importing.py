@@ -306,6 +306,12 @@ class _ElanReader(MarkReader):
         # All marks of the file are known here, also those of the tier of watched spans.
         for column, name in coded:
             self._add_coded(file, film, column, name)
+        without = [column for column in self.coded if column not in names_of]
+        if without:
+            self.guessed.append(
+                f"{file.path.name} has no tier for --coded {few(without)}: it does not count as"
+                " coded"
+            )
         are_one = any(len(names_of[column]) > 1 for column, _ in unnamed)
         if unnamed and (others_are_named or are_one):
             column, name = unnamed[-1]

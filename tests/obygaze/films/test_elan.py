@@ -331,6 +331,19 @@ def test_what_was_watched_names_a_column_in_any_capitals(tmp_path: Path) -> None
     assert share_of(tmp_path) == (5, 1)
 
 
+def test_a_file_without_a_coded_tier_is_named(tmp_path: Path) -> None:
+    write_with_offset(tmp_path / "m.eaf", 0, ("mood", 1000, 2000, "sad"))
+    (tmp_path / "f").mkdir()
+    write_video(tmp_path / "f/lake.mp4", numbers=range(50), tick=Fraction(1, 10))
+    call_obygaze("manifest", "import", "f", cwd=tmp_path).ok()
+    other = Mark("moor", 0.0, 2.0, "fear", "strong", "Ada")
+    (tmp_path / "moor.eaf").write_bytes(write_elan([other]))
+    files = [tmp_path / "m.eaf", tmp_path / "moor.eaf"]
+    made = import_files_of_marks(files, "m", coded=["mood"], workspace=tmp_path)
+    line = "moor.eaf has no tier for --coded mood: it does not count as coded"
+    assert made.warnings == [line]
+
+
 def test_an_import_says_how_far_it_moves_marks_to_pictures(tmp_path: Path) -> None:
     path = tmp_path / "m.eaf"
     spans = (("mood", 1220, 3240, "sad"), ("mood", 6001, 8000, "sad"))
