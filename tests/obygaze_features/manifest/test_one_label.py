@@ -208,12 +208,18 @@ def test_a_table_that_is_shown_and_imported_keeps_labels_but_not_what_they_come_
     """So `manifest labels` is not a second way to what `show` and `import` do."""
     coded = by_rows(tmp_path, "agreed")
     concepts = {**coded.header.concepts, "Look": "audio"}
-    header = structs.replace(coded.header, concepts=concepts)
+    terms = {"licence": "CC0-1.0", "citation": "Doe (2026)"}
+    header = structs.replace(coded.header, concepts=concepts, **terms)
     coded = replace(coded, header=header)
     path = tmp_path / "manifests" / "coded.toml"
     write_manifest(coded, path)
     shown = tmp_path / "shown.csv"
-    show_manifest("coded", workspace=tmp_path).write(shown)
+    page = show_manifest("coded", workspace=tmp_path)
+    assert str(page).splitlines()[1:3] == [
+        "  licence: CC0-1.0",
+        "  cite: Doe (2026)",
+    ]
+    page.write(shown)
     mapping = {}
     for name in PEOPLE:
         mapping[f"coder:{name}"] = f"level:{name}"

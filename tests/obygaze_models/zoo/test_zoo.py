@@ -110,6 +110,8 @@ def test_a_clip_without_features_has_a_reason_and_no_score(saved, tmp_path, data
     np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-12)
     assert (expected[:, 1] > 0.5).tolist() == [True, False]
     assert [*found.decisions] == ["S", "HN"]
+    with pytest.raises(FixInput, match="none of these clips has features"):
+        predict(read_model(saved), open_store(tmp_path / "gap"), ["c-07"])
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
