@@ -10,6 +10,7 @@ import pytest
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.devices import choose_device
+from obygaze_features.backbones.placement import Placement
 from obygaze_features.core.errors import FixUsage
 
 ALL_BUSY = "0, GPU-aaa, 60000\n1, GPU-bbb, 2001\n"
@@ -107,3 +108,9 @@ def test_torch_is_asked_only_where_it_is_there_and_can_compute(auto, monkeypatch
     # As where it is not installed.
     monkeypatch.setitem(sys.modules, "torch", None)
     assert choose_device("auto", [clip]) == "cpu"
+
+
+@pytest.mark.parametrize("name", ["dtype", "attention"])
+def test_an_unknown_precision_or_attention_is_refused(name: str) -> None:
+    with pytest.raises(FixUsage, match=f"unknown {name} 'int8'"):
+        Placement(**{name: "int8"})

@@ -33,6 +33,9 @@ def test_a_tone() -> None:
     assert steps[:, PERIODIC].min() > 0.7
     assert not steps[:, SILENCE].any()
     np.testing.assert_allclose(steps[:, BANDS].sum(axis=1), 1, atol=1e-9)
+    # In the middle of all frequencies but 0; a frequency of the spectrum is 1/256.
+    middle = describe_sound(tone(4000.0), RATE)[:, CENTRE]
+    assert middle.mean() == pytest.approx(0.5, abs=1e-3)
 
 
 def test_a_higher_tone_is_in_a_higher_band() -> None:

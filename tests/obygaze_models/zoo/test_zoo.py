@@ -173,6 +173,9 @@ def test_a_description_that_does_not_fit_is_refused(saved, change, error) -> Non
     write_model_json(saved, document)
     with pytest.raises(error):
         read_model(saved)
+    with pytest.raises(error) as caught:
+        pull_model(str(saved), saved.parent / "theirs")
+    assert caught.value.where == str(saved)
     (saved / "model.json").write_text("{", "utf-8")
     with pytest.raises(Corrupt):
         read_model(saved)
