@@ -115,37 +115,6 @@ def encode_texts(array: Array, texts: Sequence[str]) -> tuple[Bytes, bytes]:
     return np.append(content, np.frombuffer(checks, np.uint8)), checks
 
 
-def _new_group(files: dict[str, Any], attributes: dict[str, Any]) -> Any:
-    """Return a new group of Zarr in memory: its files are put into `files`, by name."""
-    import zarr
-
-    store = zarr.storage.MemoryStore(files)
-    return zarr.create_group(store, zarr_format=3, attributes=attributes)
-
-
-def _new_array(group: Any, array: Array, n_rows: int) -> Any:
-    """Return a new array of a group of Zarr."""
-    from zarr.codecs import Crc32cCodec
-
-    chunk_shape = (array.chunk_rows, *array.shape)
-    file_shape = (array.file_rows, *array.shape)
-    fill: Any = {"f": np.nan, "b": False, "s": ""}.get(array.dtype[0], 0)
-    return group.create_array(
-        array.name,
-        shape=(n_rows, *array.shape),
-        dtype=str if array.is_text else array.dtype,
-        chunks=chunk_shape,
-        shards=None if array.is_text else file_shape,
-        compressors=[Crc32cCodec()],
-        chunk_key_encoding={"name": "default", "separator": "."},
-        dimension_names=[ROW_DIMENSION, *array.dims],
-        fill_value=fill,
-        attributes=_attributes(array),
-        # A chunk of fill values exists too: a missing chunk is damage.
-        config={"write_empty_chunks": True},
-    )
-
-
 # --- Documents of Zarr ---
 
 
@@ -158,11 +127,15 @@ def zarr_documents(arrays: Sequence[Array], n_rows: int) -> dict[str, bytes]:
         arrays: The columns of the table of rows, then the arrays.
         n_rows: The number of rows.
     """
+    import zarr
+
     files: dict[str, Any] = {}
     attributes = {"coordinates": " ".join(ALWAYS_THERE), "comment": _ABOUT_ROWS}
-    group = _new_group(files, attributes)
+    group = zarr.create_group(
+        zarr.storage.MemoryStore(files), zarr_format=3, attributes=attributes
+    )
     for array in arrays:
-        _new_array(group, array, n_rows)
+        _describe_array(group, array, n_rows)
     documents = {}
     for name, buffer in files.items():
         documents[name] = _canonical(msgspec.json.decode(buffer.to_bytes()))
@@ -173,6 +146,27 @@ def zarr_documents(arrays: Sequence[Array], n_rows: int) -> dict[str, bytes]:
         "metadata": metadata,
     }
     return {name: _document(value) for name, value in documents.items()}
+
+
+def _describe_array(group: Any, array: Array, n_rows: int) -> None:
+    """Add an array without chunks to a group of Zarr."""
+    from zarr.codecs import Crc32cCodec
+
+    chunk_shape = (array.chunk_rows, *array.shape)
+    file_shape = (array.file_rows, *array.shape)
+    fill: Any = {"f": np.nan, "b": False, "s": ""}.get(array.dtype[0], 0)
+    group.create_array(
+        array.name,
+        shape=(n_rows, *array.shape),
+        dtype=str if array.is_text else array.dtype,
+        chunks=chunk_shape,
+        shards=None if array.is_text else file_shape,
+        compressors=[Crc32cCodec()],
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=[ROW_DIMENSION, *array.dims],
+        fill_value=fill,
+        attributes=_attributes(array),
+    )
 
 
 def _canonical(value: Any) -> Any:

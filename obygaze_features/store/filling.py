@@ -8,7 +8,6 @@ a block makes a hidden folder, which only changes the order in which blocks are 
 
 import bisect
 import hashlib
-import os
 import re
 import secrets
 from collections import Counter
@@ -31,7 +30,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     Stopped,
 )
-from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.core.files import is_listed, sha256_file, sync_dir
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.temporary_names import (
     find_hidden,
@@ -54,7 +53,6 @@ from obygaze_features.store.encoding import (
     Values,
     encode_file,
     fill_rows,
-    stored_dtype,
 )
 from obygaze_features.store.layout import (
     BLOCKS,
@@ -392,13 +390,8 @@ class Filling:
         of these rows are copied from the store that the filling changes.
         """
         first, after = self.block_range(block)
-        if self.computed[first:after].all():
-            return {
-                array.name: np.empty((after - first, *array.shape), stored_dtype(array))
-                for array in self.arrays
-            }
         before = None
-        if self.plan.replaces:
+        if self.plan.replaces and not self.computed[first:after].all():
             before = open_store_before(self.target, self.plan.replaces)
         return {
             array.name: read_rows_before(before, array, first, after)
@@ -443,13 +436,11 @@ class Filling:
         With `hashes`, they must have the recorded SHA-256 too.
         """
         for name, file in record.files.items():
-            with (folder / name).open("rb") as stream:
-                if os.fstat(stream.fileno()).st_size != file.n_bytes:
-                    return False
-                if hashes:
-                    digest = hashlib.file_digest(stream, "sha256")
-                    if digest.hexdigest() != file.sha256:
-                        return False
+            path = folder / name
+            if path.stat().st_size != file.n_bytes:
+                return False
+            if hashes and sha256_file(path) != file.sha256:
+                return False
         return True
 
     def set_aside(self, block: int) -> None:
