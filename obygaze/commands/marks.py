@@ -92,7 +92,7 @@ def import_(
         obygaze marks import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
         obygaze marks import elan/ -o coded --word 'stark (?)=stark'
     """
-    from obygaze.films.elan_files import import_files_of_marks
+    from obygaze.films.importing import import_files_of_marks
 
     return import_files_of_marks(
         sources,

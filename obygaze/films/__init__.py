@@ -8,11 +8,11 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze.films.elan_files import export_marks as export_marks
-    from obygaze.films.elan_files import import_files_of_marks as import_files_of_marks
     from obygaze.films.elan_files import write_blank_files as write_blank_files
     from obygaze.films.elan_files import write_scores as write_scores
     from obygaze.films.formats import export_manifest as export_manifest
     from obygaze.films.formats import import_manifest as import_manifest
+    from obygaze.films.importing import import_files_of_marks as import_files_of_marks
     from obygaze.films.labels import project_marks as project_marks
     from obygaze.films.marks import Mark as Mark
     from obygaze.films.marks import Marks as Marks

@@ -1,82 +1,17 @@
-"""Read marks from files, and write marks, sampled clips and scores as ELAN files."""
+"""Write marks, sampled clips and scores as ELAN files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from obygaze.films.exporting import ExportedFiles, export_elan
-from obygaze.films.importing import ImportedMarks, import_marks
 from obygaze.films.marks import ELAN
 from obygaze_features.core import written_tables
-from obygaze_features.core.errors import FixUsage, NotFound
-from obygaze_features.core.files import find_files
-from obygaze_features.core.made_ids import ascii_id
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.model import Manifest
-
-
-def import_files_of_marks(
-    sources: str | Path | Sequence[str | Path],
-    name: str | None = None,
-    *,
-    tiers: Mapping[str, str] | None = None,
-    words: Mapping[str, str] | None = None,
-    coded: Sequence[str] = (),
-    force: bool = False,
-    workspace: PathLike | None = None,
-) -> ImportedMarks:
-    """Read ELAN files or tables of marks, and write their marks as `segments/NAME.csv`.
-
-    The columns of a table of marks are movie_id, start_s, end_s, column, value and annotator.
-
-    Args:
-        sources: An ELAN file, a folder of them, a table of marks, or a list of these.
-        name: Name of the table of marks; by default the name of the source.
-        tiers: The column of each renamed tier, such as level, or level@anna for a column and an
-            annotator; an empty text excludes the tier.
-        words: The new word of each word; `?` stands for not known, and an empty text excludes the
-            marks with this word.
-        coded: Columns that were coded in the whole film.
-        force: Replace the table if it exists.
-        workspace: The workspace, if it is not the current one.
-    """
-    typed = [sources] if isinstance(sources, str | Path) else list(sources)
-    paths = [Path(source) for source in typed]
-    called = _default_name(paths) if name is None else name
-    path = Workspace.of(workspace).new_manifest(called)
-    return import_marks(
-        _files_in(paths),
-        path.stem,
-        tiers=tiers,
-        words=words,
-        coded=coded,
-        force=force,
-        workspace=workspace,
-    )
-
-
-def _default_name(paths: Sequence[Path]) -> str:
-    """Return the name of a table of marks if the user gives none."""
-    if len(paths) > 1:
-        raise FixUsage("--output is required for several files", hint="pass -o NAME")
-    return ascii_id(paths[0].resolve().stem) or "marks"
-
-
-def _files_in(paths: Iterable[Path]) -> list[Path]:
-    """Return the files, and the ELAN files of the folders among them."""
-    files: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise NotFound(
-                "no such file or folder", where=str(path), hint="check the name"
-            )
-        found = find_files(path, (ELAN,)) if path.is_dir() else [path]
-        if not found:
-            raise NotFound("the folder has no ELAN files", where=str(path))
-        files += found
-    return files
 
 
 def export_marks(

@@ -6,7 +6,7 @@ import moves each time to the nearest boundary of pictures.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,10 @@ from obygaze.films.marks import (
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import MARK_ROUNDING_S, covered_s
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.file_names import compose_accents, printable_line
-from obygaze_features.core.files import write_all_new
+from obygaze_features.core.files import find_files, write_all_new
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -157,31 +158,38 @@ class ImportedMarks:
         return sentences
 
 
-def import_marks(
-    files: Sequence[str | Path],
-    name: str,
+def import_files_of_marks(
+    sources: str | Path | Sequence[str | Path],
+    name: str | None = None,
     *,
     tiers: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
-    coded: Collection[str] = (),
+    coded: Sequence[str] = (),
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ImportedMarks:
-    """Write the marks of ELAN files or tables of marks as the table `segments/NAME.csv`.
+    """Read ELAN files or tables of marks, and write their marks as `segments/NAME.csv`.
 
-    An `.eaf` file belongs to the film of the first video that it names.
+    The columns of a table of marks are movie_id, start_s, end_s, column, value and annotator. An
+    ELAN file belongs to the film of the first video that it names.
 
     Args:
-        files: The files: `.eaf` files are ELAN files, all other files are tables of marks.
-        name: The name of the table.
-        tiers: The new column of each renamed tier, COLUMN or COLUMN@NAME; "" excludes the tier.
-        words: The replacement of each changed word; "" excludes the marks with this word.
+        sources: An ELAN file, a folder of them, a table of marks, or a list of these.
+        name: Name of the table of marks; by default the name of the source.
+        tiers: The column of each renamed tier, such as level, or level@anna for a column and an
+            annotator; an empty text excludes the tier.
+        words: The new word of each word; `?` stands for not known, and an empty text excludes the
+            marks with this word.
         coded: Columns that were coded in the whole film, even if a tier is empty.
-        force: Replace the output if it exists.
+        force: Replace the table if it exists.
         workspace: The workspace, if it is not the current one.
     """
+    typed = [sources] if isinstance(sources, str | Path) else list(sources)
+    paths = [Path(source) for source in typed]
     here = Workspace.of(workspace)
-    path = here.folder(FOLDER) / f"{here.new_manifest(name).stem}.csv"
+    called = here.new_manifest(_default_name(paths) if name is None else name).stem
+    path = here.folder(FOLDER) / f"{called}.csv"
+    files = _files_in(paths)
     columns = {
         printable_line(tier): _parse_target(to) for tier, to in (tiers or {}).items()
     }
@@ -190,7 +198,7 @@ def import_marks(
     }
     looked_for = [printable_line(column) for column in coded]
     reader = _ElanReader(LinkedFilms(here), columns, meanings, looked_for)
-    for file in map(Path, files):
+    for file in files:
         if file.suffix.lower() == ELAN:
             reader.read_elan(ElanFile(file))
         else:
@@ -231,6 +239,28 @@ def import_marks(
         reader.is_of_draw,
         tuple(moves_s),
     )
+
+
+def _default_name(paths: Sequence[Path]) -> str:
+    """Return the name of a table of marks if the user gives none."""
+    if len(paths) > 1:
+        raise FixUsage("--output is required for several files", hint="pass -o NAME")
+    return ascii_id(paths[0].resolve().stem) or "marks"
+
+
+def _files_in(paths: Iterable[Path]) -> list[Path]:
+    """Return the files, and the ELAN files of the folders among them."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise NotFound(
+                "no such file or folder", where=str(path), hint="check the name"
+            )
+        found = find_files(path, (ELAN,)) if path.is_dir() else [path]
+        if not found:
+            raise NotFound("the folder has no ELAN files", where=str(path))
+        files += found
+    return files
 
 
 def _parse_target(text: str) -> tuple[str, str]:

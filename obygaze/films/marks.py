@@ -624,7 +624,7 @@ def find_marks(name: PathLike, workspace: PathLike | None = None) -> Path | None
     here = Workspace.of(workspace)
     path = table_of_marks(name, here)
     header = here.manifest(str(name))
-    # A mapping may have the name of the table, too.
+    # Another TOML file, such as a protocol, may lie beside a table of marks.
     has_clips = header.is_file() and b"obygaze-manifest/" in header.read_bytes()
     if has_clips and path.parent == here.folder(FOLDER):
         raise FixUsage(

@@ -12,8 +12,8 @@ import pytest
 from support.elan_rules import problems_of
 from support.seeds import amount
 
-from obygaze.films.elan_files import export_marks, import_files_of_marks
-from obygaze.films.importing import ImportedMarks
+from obygaze.films.elan_files import export_marks
+from obygaze.films.importing import ImportedMarks, import_files_of_marks
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.manifest import read_manifest

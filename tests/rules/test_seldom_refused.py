@@ -28,7 +28,7 @@ from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.elan_files import export_marks
 from obygaze.films.exporting import export_elan
-from obygaze.films.importing import import_marks
+from obygaze.films.importing import import_files_of_marks
 from obygaze.films.labels import project_marks
 from obygaze.films.page.view import view
 from obygaze_features.backbones import weight_files
@@ -157,7 +157,7 @@ def watched_of_unknown_length(folder: Path) -> object:
     slot = '<TIME_SLOT TIME_SLOT_ID="t1" TIME_VALUE="4000"/>'
     tier = '<TIER LINGUISTIC_TYPE_REF="marks" TIER_ID="Gaze@ada"/>'
     file = elan(folder, tier, f"<TIME_ORDER>{slot}</TIME_ORDER>")
-    return import_marks([file], "new", coded=["Gaze"], workspace=folder)
+    return import_files_of_marks([file], "new", coded=["Gaze"], workspace=folder)
 
 
 def elan(folder: Path, tiers: str = "", times: str = "<TIME_ORDER/>") -> Path:

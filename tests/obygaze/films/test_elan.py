@@ -17,8 +17,8 @@ from support.videos import write_video
 
 from obygaze.audits import audit_share
 from obygaze.films.elan import ElanFile, write_elan
-from obygaze.films.elan_files import export_marks, import_files_of_marks
-from obygaze.films.importing import ImportedMarks
+from obygaze.films.elan_files import export_marks
+from obygaze.films.importing import ImportedMarks, import_files_of_marks
 from obygaze.films.marks import Mark, written
 from obygaze.films.pictures import LinkedFilms
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, UnknownName

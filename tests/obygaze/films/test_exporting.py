@@ -15,14 +15,9 @@ from support.seeds import amount
 from support.videos import read_number, write_video
 
 from obygaze.films.elan import ElanFile, write_elan
-from obygaze.films.elan_files import (
-    export_marks,
-    import_files_of_marks,
-    write_blank_files,
-    write_scores,
-)
+from obygaze.films.elan_files import export_marks, write_blank_files, write_scores
 from obygaze.films.exporting import ExportedFiles
-from obygaze.films.importing import ImportedMarks
+from obygaze.films.importing import ImportedMarks, import_files_of_marks
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName

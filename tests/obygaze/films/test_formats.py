@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.films.elan_files import export_marks, import_files_of_marks
+from obygaze.films.elan_files import export_marks
 from obygaze.films.formats import FORMATS, export_manifest, import_manifest
+from obygaze.films.importing import import_files_of_marks
 from obygaze_features.core import written_tables
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest
@@ -20,7 +21,9 @@ def test_an_option_of_another_format_is_refused(tmp_path: Path) -> None:
         of_others = {one for other in FORMATS for one in other.options}
         for option in of_others - {*known.options}:
             given: dict[str, Any] = {option: "x"}
-            with pytest.raises(FixUsage, match=rf" is for .*, not for {known.name}$"):
+            with pytest.raises(
+                FixUsage, match=rf"(?m) is for .*, not for {known.name}$"
+            ):
                 import_manifest(tmp_path / "x", format=known.name, **given)
 
 

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 from support.seeds import amount
 
-from obygaze.films.elan_files import export_marks, import_files_of_marks
+from obygaze.films.elan_files import export_marks
+from obygaze.films.importing import import_files_of_marks
 from obygaze.films.marks import read_marks
 
 pympi = pytest.importorskip("pympi")

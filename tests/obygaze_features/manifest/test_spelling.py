@@ -6,7 +6,7 @@ import pytest
 from obygaze.audits.cooccurrence import audit_cooc
 from obygaze.audits.texts import GroupNames
 from obygaze.films.elan import write_elan
-from obygaze.films.importing import import_marks
+from obygaze.films.importing import import_files_of_marks
 from obygaze.films.marks import Mark, read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
@@ -88,7 +88,7 @@ def _of_tiers(folder: Path, **options: dict[str, str]) -> set[str]:
     marks = [Mark("lake", n, n + 0.5, "mood", one, "ada") for n, one in enumerate(ONE)]
     file = folder / "lake.eaf"
     file.write_bytes(write_elan(marks))
-    path = import_marks([file], "lake", workspace=folder, **options).path
+    path = import_files_of_marks([file], "lake", workspace=folder, **options).path
     return {mark.value for mark in read_marks([path])}
 
 
