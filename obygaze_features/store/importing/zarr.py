@@ -120,10 +120,15 @@ def open_zarr(
     read = features_of_rows(
         path, columns, arrays, id_key, is_export=is_export, clip_ids=clip_ids
     )
-    ids = id_key or ID_KEY
-    taken = {ids, FILM_KEY, *SPAN_KEYS, *read.unasked, *(read.keys or {}).values()}
+    taken = {
+        id_key or ID_KEY,
+        FILM_KEY,
+        *SPAN_KEYS,
+        *read.unasked,
+        *(read.keys or {}).values(),
+    }
     _check_dimensions(
-        {name: one for name, one in columns.items() if name in taken}, ids, path
+        {name: one for name, one in columns.items() if name in taken}, path
     )
     of_clips = {
         name for name, one in columns.items() if one.shape == (len(read.names),)
@@ -144,7 +149,7 @@ def open_zarr(
     return read
 
 
-def _check_dimensions(columns: Mapping[str, ZarrArray], ids: str, path: Path) -> None:
+def _check_dimensions(columns: Mapping[str, ZarrArray], path: Path) -> None:
     """Raise an error unless the first dimension of all arrays is that of the clips, by its name.
 
     Arrays of as many features as clips have the same shape if they are transposed.
@@ -158,13 +163,14 @@ def _check_dimensions(columns: Mapping[str, ZarrArray], ids: str, path: Path) ->
             hint="write the group anew with data.transpose(CLIPS, ...) in xarray; --array"
             " NAME=KEY names the arrays of the clips",
         )
+    is_named = any(len(one.dims) == 1 for one in columns.values())
     for name, one in columns.items():
-        if one.dims and ids not in columns and one.shape.count(one.shape[0]) > 1:
+        if one.dims and not is_named and one.shape.count(one.shape[0]) > 1:
             raise FixInput(
                 f"{name} has the dimensions {', '.join(map(str, one.dims))} of one size, and no"
-                " ids that say which dimension is that of the clips",
+                " array of ids names that of the clips",
                 where=str(path),
-                hint=f"add an array {ID_KEY} to the group",
+                hint=f"add an array {ID_KEY} with the name of its dimension to the group",
             )
 
 
@@ -219,10 +225,10 @@ def lines_of_labels(path: Path) -> list[str]:
 
 
 def dims_of(array: Any) -> tuple[Any, ...]:
-    """Return the names of the dimensions of an array; empty if the first one has no name."""
+    """Return the names of the dimensions of an array; empty if none has a name."""
     names = getattr(array.metadata, "dimension_names", None)
     names = names or array.attrs.get("_ARRAY_DIMENSIONS")
-    return tuple(names) if names and names[0] else ()
+    return tuple(names) if any(names or ()) else ()
 
 
 @contextmanager
@@ -239,7 +245,7 @@ class ZarrArray:
     Attributes:
         shape: The shape.
         dtype: The data type.
-        dims: The names of the dimensions; empty if the first one has no name.
+        dims: The names of the dimensions; empty if none has a name.
         has_checksums: Whether a codec compares a checksum of each chunk.
     """
 

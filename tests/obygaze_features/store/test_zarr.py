@@ -138,7 +138,7 @@ def test_arrays_whose_first_dimension_is_not_that_of_the_clips_are_refused(
             xarray.Dataset({"clip": (dims[::-1], square), "movie_id": films}, ids),
             f"{first}c in clip, c in clip_id, feature in movie_id",
         ),
-        ("z", xarray.Dataset({"clip": (dims, square)}), "no ids that say which"),
+        ("z", xarray.Dataset({"clip": (dims, square)}), "no array of ids names that"),
     ):
         path = tmp_path / name
         data.to_zarr(path, zarr_format=version, consolidated=False)
@@ -146,6 +146,15 @@ def test_arrays_whose_first_dimension_is_not_that_of_the_clips_are_refused(
         manifest = Manifest("films", Header("x", {}), clips) if name == "z" else None
         with pytest.raises(FixInput, match=said):
             import_features(path, tmp_path / "s", manifest=manifest)
+    for names in (["feature", "c"], [None, "c"]):
+        path = tmp_path / f"{names[0]}"
+        group = group_at(path, ids=False)
+        named = ["c"] if names[0] is None else None
+        texts = np.array(IDS, np.dtypes.StringDType())
+        group.create_array("clip_id", data=texts, dimension_names=named)
+        group.create_array("clip", data=square, dimension_names=names)
+        with pytest.raises(FixInput, match=r"None in clip, c in|no array of ids names"):
+            import_features(path, tmp_path / "s")
     turned = xarray.Dataset({"clip": (dims, square)}, ids).transpose("c", ...)
     turned.to_zarr(tmp_path / "t", zarr_format=version, consolidated=False)
     np.testing.assert_array_equal(read_back(tmp_path / "t"), square.T)
