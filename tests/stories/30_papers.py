@@ -39,7 +39,7 @@ LEFT_OUT = "left out: "
 # Rows whose values are computed from what the papers print: no command is typed.
 FROM_PRINTED = "from the printed values"
 # A row that is deleted, or its check, fails a test.
-N_ROWS, N_CHECKED = 81, 49
+N_ROWS, N_CHECKED = 86, 52
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -262,7 +262,8 @@ def run_protocol(ws: TypingWorkspace, protocol: str, stores: str, options: str) 
 
 
 def begin_with_table_2(ws: TypingWorkspace) -> None:
-    baselines = """--set 'grid.baselines=["random", "all_positive"]'"""
+    names = '["random", "all_positive", "neighbour"]'
+    baselines = f"--set 'grid.baselines={names}'"
     options = f"{QUICK_MLP} {baselines}"
     begin_with_run(ws, "paper-table2", "X-CLIP ViViT", options)
 
@@ -454,6 +455,44 @@ def check_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
 N_RUNS = 8
 
 
+@checks_row("Table 2, positive clips")
+def check_positive_clips(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_table_2(ws)
+    written = numbers(row.here)
+    shares = []
+    of_metrics: dict[str, list[float]] = {"f1_binary": [], "f1_weighted": []}
+    for task in ("EN_S", "ENHN_S"):
+        table = split_file(f"02_{task}.csv")
+        shares.append(table.y[table.has_video & (table.folds == 9)].mean())
+        for model, called in (("random", 0.5), ("all_positive", 1.0)):
+            values = values_of_cell(ws, "run", "EN_S", task, model)
+            expected = blind_f1(shares[-1], called)
+            for metric, value in zip(of_metrics, expected, strict=False):
+                assert float(values[metric]["value"]) == pytest.approx(value)
+                of_metrics[metric].append(value)
+    values_of_page = [*of_metrics["f1_binary"], *of_metrics["f1_weighted"]]
+    assert_written(written, [*(100 * np.array(shares)), *values_of_page])
+
+
+@checks_row("Table 2, without video")
+def check_without_video(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_table_2(ws)
+    rows = pd.read_csv(ws.path("runs/run/predictions.csv"))
+    tested = rows["train"].eq("EN_S") & rows["test"].eq("EN_S")
+    runs = rows[tested & rows["model"].eq("neighbour")].groupby("fold")
+    values = [
+        f1_score(run["y"], run["decision"], average="weighted") for _, run in runs
+    ]
+    assert len(values) == N_RUNS
+    (shown,) = numbers(row.here)
+    assert_written([shown], [np.mean(values)])
+    leaked = []
+    for train, test in CELLS:
+        of_cell = values_of_cell(ws, "run", train, test, "neighbour")
+        leaked.append(of_cell["f1_weighted"]["leaked"] != "0")
+    assert leaked == [False, True, True, True]
+
+
 @checks_row("Table 2, perceptron")
 def check_perceptron(ws: TypingWorkspace, row: Row) -> None:
     begin_with_table_2(ws)
@@ -626,6 +665,22 @@ def check_levels(ws: TypingWorkspace, row: Row) -> None:
         if level in of_paper:
             of_text = printed(place, f"level {level}", column)
             assert agrees(of_text.strip("%"), float(share))
+
+
+@checks_row("Levels, the least frequent")
+def check_least_frequent_level(ws: TypingWorkspace, row: Row) -> None:
+    least, hard, sure, raw, share = numbers(row.here)
+    levels = counted(ws)["levels"]
+    assert_written([least, hard, sure], [levels[name] for name in ("NS", "HN", "S")])
+    assert min(levels, key=levels.get) == "NS"
+    levels = counted(ws, "obygaze12 --view raw")["levels"]
+    assert_written(
+        [raw, share], [levels["S"], 100 * levels["S"] / sum(levels.values())]
+    )
+    assert min(levels, key=levels.get) == "S"
+    of_text = printed("section 3.4", "level S", "share")
+    assert row.paper == f"S, with {of_text.strip('%')} %"
+    assert not agrees(of_text.strip("%"), float(share))
 
 
 @checks_row("Concepts a clip")
@@ -1062,7 +1117,8 @@ def check_rare_words(ws: TypingWorkspace, row: Row) -> None:
         text = path.read_text(encoding="utf-8").lower()
         totals.update(re.sub(r"[.,]", "", text).split())
     counts = [totals[word] for word in {*itertools.chain(*lists)}]
-    assert_written(numbers(row.here), [len(counts), min(counts)])
+    n_frequent = sum(count >= 100 for count in totals.values())
+    assert_written(numbers(row.here), [len(counts), min(counts), n_frequent, 100])
     assert rates_of_captions(ws, "--min-occurrences 100") == rates_of_captions(ws)
 
 
