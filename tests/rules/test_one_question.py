@@ -10,7 +10,6 @@ joined by their ids and the number of those that only the ids hold together.
 import re
 import tempfile
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,7 +66,6 @@ class Stated:
 
 
 Source = dict[str, Stated]
-Door = Callable[[Source, Source, Path], str]
 
 
 @st.composite
