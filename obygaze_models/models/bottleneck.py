@@ -19,6 +19,7 @@ from obygaze_models.models.estimator import (
     Classifier,
     check_parameters,
     check_training_rows,
+    groups_of_rows,
     one_for_each_row,
     unfitted,
     warn_without_groups,
@@ -187,7 +188,7 @@ class PCBM(Classifier):
         targets = concept_columns(values[is_example], int(is_example.sum()))
         of_examples = []
         for name, one in (("groups", groups), ("folds", folds)):
-            of_rows = one_for_each_row(one, len(X), name)
+            of_rows = groups_of_rows(one, len(X), name)
             of_examples.append(None if of_rows is None else of_rows[is_example])
         if groups is None and (self.cross_fit > 1 or self.part("bank").C == "inner"):
             warn_without_groups(self, "parts and settings")

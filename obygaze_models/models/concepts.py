@@ -26,7 +26,7 @@ from obygaze_models.models.estimator import (
     cached,
     check_features,
     check_training_rows,
-    one_for_each_row,
+    groups_of_rows,
     unfitted,
     warn_without_groups,
 )
@@ -128,8 +128,8 @@ class CAV(Transformer):
         """
         rows = check_training_rows(self, X)
         targets = concept_columns(concepts, len(rows))
-        groups = one_for_each_row(groups, len(rows), "groups")
-        folds = one_for_each_row(folds, len(rows), "folds")
+        groups = groups_of_rows(groups, len(rows))
+        folds = groups_of_rows(folds, len(rows), "folds")
         if groups is None and self.C == "inner":
             warn_without_groups(self, "the tolerance of each concept", depth=3)
         find = self.cached(fit_bank)

@@ -309,6 +309,22 @@ def one_for_each_row(values: Any, n_rows: int, name: str) -> NDArray[Any] | None
     return array
 
 
+def groups_of_rows(
+    values: Any, n_rows: int, name: str = "groups"
+) -> NDArray[Any] | None:
+    """Return one group for each row as an array, or None; raise an error if a row has none."""
+    array = one_for_each_row(values, n_rows, name)
+    if array is None:
+        return None
+    listed = array.tolist()
+    if array.ndim > 1:
+        raise FixTraining(f"{name} must have one value for each row, got a table")
+    for row, value in enumerate(listed):
+        if value is None or value != value:
+            raise FixTraining(f"{name} has no value for row {row}")
+    return array
+
+
 class Classifier(Estimator):
     """A classifier of two classes. `_fit` gets checked rows, class numbers and groups."""
 
@@ -326,7 +342,7 @@ class Classifier(Estimator):
                 groups.
         """
         rows, codes = self._check_training(X, y)
-        of_rows = one_for_each_row(groups, len(rows), "groups")
+        of_rows = groups_of_rows(groups, len(rows))
         with one_thread():
             self._fit(rows, codes, of_rows)
         return self

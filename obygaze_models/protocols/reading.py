@@ -180,6 +180,11 @@ def require_each_once(changes: Sequence[str]) -> None:
 
     A value of a table, such as `grid`, also counts as a value of its keys, such as `grid.models`.
     """
+    if isinstance(changes, str):
+        raise FixUsage(
+            f"expected a list of changes, got {changes!r}",
+            hint=f"use changes=[{changes!r}]",
+        )
     keys = sorted((f"{one.partition('=')[0].strip()}.", one) for one in {*changes})
     for (key, first), (next_key, second) in pairwise(keys):
         if next_key.startswith(key):

@@ -160,6 +160,15 @@ def _task_without_levels(protocol: Protocol, manifest: Manifest) -> list[str]:
     )
 
 
+def require_one_label(task: object) -> None:
+    """Raise an error for a list of labels, where there is one."""
+    if not isinstance(task, str):
+        raise FixUsage(
+            f"expected one label to predict, got {task!r}",
+            hint="use a text such as task='EN_S'",
+        )
+
+
 def one_task(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> tuple[str, Task]:

@@ -8,7 +8,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_models.models.concepts import CAV
 from obygaze_models.models.fitting import reads_concepts
 from obygaze_models.models.preprocessing import last_step
-from obygaze_models.models.registry import ESTIMATOR, SCORES
+from obygaze_models.models.registry import BASELINES, ESTIMATOR, SCORES
 from obygaze_models.protocols.schema import Model, Protocol
 
 # For each name of a model: the description in the protocol, and the estimator.
@@ -38,6 +38,12 @@ def describe_estimators(estimators: Any) -> Described:
     described = {}
     texts: set[str] = set()
     for name, estimator in named.items():
+        if not isinstance(name, str) or name in BASELINES:
+            taken = ", which is a baseline" if name in BASELINES else ""
+            raise FixUsage(
+                f"expected the name of an estimator, got {name!r}{taken}",
+                hint="use a mapping of other names to the estimators",
+            )
         is_estimator = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
         if not is_estimator or isinstance(estimator, type):
             raise FixUsage(

@@ -189,10 +189,11 @@ def evaluate(
     """
     from obygaze_models.protocols.clips import with_view
     from obygaze_models.protocols.reading import load_protocol, require_each_once
-    from obygaze_models.protocols.tasks import with_tasks
+    from obygaze_models.protocols.tasks import require_one_label, with_tasks
     from obygaze_models.runner.estimators import describe_estimators, with_estimators
 
     require_each_once(changes)
+    require_one_label(task)
     described = describe_estimators(estimators)
     honest = load_protocol("honest", changes, [task])
     clips, path = resolve_manifest(manifest, workspace)
@@ -268,6 +269,11 @@ def train(
             " but not saved",
             hint=shell_line(words),
         )
+    from obygaze_models.protocols.reading import require_each_once
+    from obygaze_models.protocols.tasks import require_one_label
+
+    require_each_once(changes)
+    require_one_label(task)
     trust_code(changes)
     clips, path = resolve_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)

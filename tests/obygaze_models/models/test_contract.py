@@ -392,3 +392,16 @@ def test_numbers_of_numpy_are_parameters() -> None:
     names = np.array(["Look", "Body"])
     vectors = CAV(names, C=np.int64(1), random_state=np.int64(3)).fit(X, C)
     assert vectors.get_feature_names_out().tolist() == ["Look", "Body"]
+
+
+def test_rows_without_a_group_are_refused() -> None:
+    X, y, C = clips()
+    films = FILMS.astype(object)
+    films[3] = None
+    for missing in (films, np.where(FILMS == "alba", np.nan, 1.0)):
+        with pytest.raises(ValueError, match=r"groups has no value for row [03]"):
+            RidgeProbe().fit(X, y, groups=missing)
+        with pytest.raises(ValueError, match=r"groups has no value for row [03]"):
+            PCBM(CAV(C=0.1)).fit(X, y, concepts=C, groups=missing)
+    with pytest.raises(ValueError, match="groups must have one value for each row"):
+        RidgeProbe().fit(X, y, groups=FILMS[:, None])

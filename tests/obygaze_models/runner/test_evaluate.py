@@ -131,6 +131,21 @@ def test_what_is_no_estimator_is_refused_and_names_are_told_apart() -> None:
     assert {cell.model for cell in models(run)} == {"logisticprobe", "logisticprobe-2"}
 
 
+def test_names_changes_and_labels_of_another_form_are_refused() -> None:
+    for name in ("random", 1):
+        with pytest.raises(FixUsage, match="expected the name of an estimator, got"):
+            evaluated({name: og.RidgeProbe()}, "name")
+    words: Any = "report.replicates=50"
+    labels: Any = ["EN_S"]
+    for function in (og.evaluate, og.train):
+        with pytest.raises(FixUsage, match="expected a list of changes, got 'report"):
+            function(og.RidgeProbe(), "sig", "films", changes=words)
+        with pytest.raises(FixUsage, match="expected one label to predict, got"):
+            function(og.RidgeProbe(), "sig", "films", task=labels)
+    with pytest.raises(FixUsage, match="expected a list of changes, got 'report"):
+        og.run("honest", "sig", "films", changes=words)
+
+
 # ---- concepts ----
 
 
