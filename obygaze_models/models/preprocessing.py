@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from obygaze_models.models.estimator import Estimator
 from obygaze_models.models.scaling import FeaturePart, PartScaling, Scaling
 
 OUTPUTS = (
@@ -57,10 +58,11 @@ def with_preprocessing(
         parts: The parts of joined features; each gets a factor.
         scaled: Whether features are standardized by the training rows.
     """
-    known = estimator.get_params()
-    of_vectors = [name for name in OWN_SCALING if name in known]
-    if scaled and of_vectors:
-        return estimator.set_params(**{of_vectors[0]: True})
+    if scaled and isinstance(estimator, Estimator):
+        known = estimator.get_params()
+        of_vectors = [name for name in OWN_SCALING if name in known]
+        if of_vectors:
+            return estimator.set_params(**{of_vectors[0]: True})
     if not parts and not scaled:
         return estimator
     from sklearn.pipeline import Pipeline

@@ -167,7 +167,7 @@ def evaluate(
     Each estimator is cloned and fitted in each fold. Its `fit` gets what its signature names:
     `groups` are the films, `concepts` the concepts of the clips. A search inside gets the films if
     its `cv` is a splitter of groups, such as `GroupKFold()`. With several estimators, the p of each
-    is corrected for their number.
+    is corrected for their number. A `random_state` of None is the seed of the protocol.
 
     Args:
         estimators: An estimator, a list of estimators, or a mapping of names to estimators.

@@ -335,6 +335,9 @@ def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[
     for settings in candidates(model):
         if model.kind == ESTIMATOR:
             estimator = deepcopy(run.estimators[settings[ESTIMATOR]])
+            for name, value in estimator.get_params().items():
+                if name.rpartition("__")[2] == "random_state" and value is None:
+                    estimator.set_params(**{name: seed})
         else:
             estimator = build(model.kind, for_task(settings, task), seed=seed)
         estimators.append(run.preprocess(estimator))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import BaggingClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.feature_selection import RFECV
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
@@ -129,6 +129,41 @@ def test_what_is_no_estimator_is_refused_and_names_are_told_apart() -> None:
         evaluated(alike, "alike")
     run = evaluated([og.LogisticProbe(), og.LogisticProbe(C=0.1)], "two")
     assert {cell.model for cell in models(run)} == {"logisticprobe", "logisticprobe-2"}
+
+
+def test_an_estimator_without_a_seed_has_that_of_the_run() -> None:
+    forest = make_pipeline(StandardScaler(), RandomForestClassifier(n_estimators=5))
+    first = scores_of(evaluated({"f": forest}, "one", "fit.seed=3"), "f")
+    again = scores_of(evaluated({"f": forest}, "two", "fit.seed=3"), "f")
+    other = scores_of(evaluated({"f": forest}, "three", "fit.seed=4"), "f")
+    assert first == again != other
+    forest.set_params(randomforestclassifier__random_state=3)
+    assert scores_of(evaluated({"f": forest}, "four"), "f") == first
+
+
+class Scaled(ClassifierMixin, BaseEstimator):
+    """The score of a clip is its first feature; `scaled` has a meaning of its own."""
+
+    def __init__(self, scaled: bool = False) -> None:
+        self.scaled = scaled
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return X[:, 0] + 100 * self.scaled
+
+
+def test_rows_are_standardized_also_for_a_class_with_a_parameter_scaled() -> None:
+    run = evaluated(Scaled(), "scaled", "data.scale=standard")
+    data = og.dataset("sig", "films")
+    film = data.groups[0]
+    train = data.groups != film
+    column = data.X[:, 0].astype(np.float64)
+    expected = (column[~train] - column[train].mean()) / column[train].std()
+    found = [score for clip, score in scores_of(run, "scaled") if clip.startswith(film)]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_names_changes_and_labels_of_another_form_are_refused() -> None:
