@@ -298,3 +298,16 @@ def test_a_comparison_has_one_p_in_text_csv_and_latex(tmp_path: Path) -> None:
     # Among two differences, a p is larger than alone.
     alone = the_row(compare_runs([runs[0], runs[2]]))["p"]
     assert p_values[1] > alone
+
+
+def test_films_without_both_classes_are_counted_for_ranks_alone(tmp_path) -> None:
+    in_first = CLIPS.rows_of(FILMS[0])
+    clips = replace(CLIPS, y=CLIPS.y & ~in_first)
+    runs = []
+    for name, seed in (("a", 1), ("b", 2)):
+        made = MadeCell("ridge", clips, scores_for(clips, 1.0, seed))
+        runs.append(made_run(tmp_path / name, [made]))
+    sentence = "For AP, there is a value for 7 of 8 films."
+    assert sentence in compare_runs(runs, metric="ap").warnings
+    said = compare_runs(runs, metric="accuracy").warnings
+    assert not [line for line in said if "there is a value for" in line]
