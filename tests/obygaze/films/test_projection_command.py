@@ -200,6 +200,14 @@ def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(first, tmp_p
     assert made[3].start_s == float(719 / rate)
 
 
+def test_the_last_equal_clip_ends_with_the_last_mark(tmp_path: Path) -> None:
+    marked = Marks(
+        (Mark("lake", 0.0, 10.0, "level", "S", "ada"),), {"lake": Fraction(25)}
+    )
+    made = [*equal_clips(marked, Fraction(5), LinkedFilms(tmp_path), [])]
+    assert [(clip.start_s, clip.end_s) for clip in made] == [(0.0, 5.0), (5.0, 10.0)]
+
+
 @pytest.mark.parametrize("every", ["0", "-1", "1e3"])
 def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 HN"))

@@ -34,6 +34,7 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.page import write_report
 from obygaze_models.report.sections import (
     Section,
+    _sentences_of_contrasts,
     errors,
     make_sections,
     sentence_of_concepts,
@@ -387,3 +388,17 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(tmp_path) ->
         ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],
         ["mean of these films", "", f"{(first + second) / 2:.2f}"[1:], ".42"],
     ]
+
+
+def test_contrasts_that_leak_are_counted_apart() -> None:
+    facts = {"low": 0.0, "p": 0.02}
+    rows = [{**facts, "basis": "unseen", "value": value} for value in (0.1, -0.1, 0.2)]
+    higher = (
+        "Models trained on EN_S have the higher value in 2 of 3 rows, models trained on HN_S"
+        " in 1."
+    )
+    assert [*_sentences_of_contrasts(rows, "EN_S", "HN_S")] == [higher]
+    rows.append({**facts, "basis": "leaked", "value": 0.5})
+    leaked, again = _sentences_of_contrasts(rows, "EN_S", "HN_S")
+    assert leaked.startswith("1 of 4 rows cannot compare the two training tasks: ")
+    assert again == higher
