@@ -203,7 +203,8 @@ def first_line(error: BaseException, most: int = 160) -> str:
 
     The line has at most `most` characters.
     """
-    return (str(error).splitlines() or [type(error).__name__])[0][:most]
+    lines = str(error).strip().splitlines()
+    return (lines or [type(error).__name__])[0][:most]
 
 
 # Not an error: the exit code of a run that finished although some clips failed.

@@ -136,3 +136,11 @@ def test_python_reads_which_arguments_the_options_of_an_error_are() -> None:
     assert str(error) == f"{expected}\n{told}"
     plain = FixInput("no clip", hint="use --force, or a word-like --words or well--set")
     assert str(plain) == plain.text
+
+
+def test_the_first_line_of_an_error_is_not_empty() -> None:
+    # scikit-learn's error of a search whose fits all failed begins so.
+    assert errors.first_line(ValueError("\nAll the 10 fits failed.\nIt")) == (
+        "All the 10 fits failed."
+    )
+    assert errors.first_line(KeyError()) == "KeyError"
