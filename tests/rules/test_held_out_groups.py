@@ -21,6 +21,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.runner.files import Run
+from obygaze_models.runner.inputs import gather
 
 CHANGES = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', 'grid.models=["ridge"]')
 WAYS: dict[str, tuple[str, ...]] = {
@@ -103,6 +104,23 @@ def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
     apart = run_of(tmp_path / "apart", manifest)
     with pytest.raises(FixInput, match="has two groups in two runs"):
         compare_runs([apart, run])
+
+
+def test_films_that_share_files_in_any_store_are_one_group(tmp_path: Path) -> None:
+    """The first shares a file with the second, which shares another one with the fifth."""
+    manifest = grouped(SEED)
+    first, second, third, fourth, fifth, *_ = manifest.films
+    names = {film: f"{number + 1:016x}" for number, film in enumerate(manifest.films)}
+    of_stores = {
+        "x": names | {second: names[first], fourth: names[third]},
+        "y": names | {fifth: names[second]},
+    }
+    stores = {}
+    for store, of_store in of_stores.items():
+        stores[store] = store_of_files(tmp_path / store, manifest, of_store)
+    table = gather(quick("honest", *CHANGES), manifest, "made-up", stores).table
+    one = dict.fromkeys((first, second, fifth), first)
+    assert table.group_of_file == one | dict.fromkeys((third, fourth), third)
 
 
 def test_participants_of_one_recording_are_groups_of_their_own(tmp_path: Path) -> None:
