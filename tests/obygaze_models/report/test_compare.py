@@ -311,3 +311,10 @@ def test_films_without_both_classes_are_counted_for_ranks_alone(tmp_path) -> Non
     assert sentence in compare_runs(runs, metric="ap").warnings
     said = compare_runs(runs, metric="accuracy").warnings
     assert not [line for line in said if "there is a value for" in line]
+
+
+def test_one_run_alone_is_not_compared(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "a", [cell()])
+    with pytest.raises(FixUsage, match="expected two or more runs") as caught:
+        compare_runs([run])
+    assert caught.value.hint == "obygaze report a"

@@ -79,6 +79,23 @@ def test_a_clip_without_a_concept_is_not_one_of_another() -> None:
     assert names == ["not (concept=Look)", "concept=Look"]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("calm", "tense"), ["calm", "tense"]),
+        (("calm", "tense|sad"), ["not mood", "mood"]),
+        (("1", "2"), ["not mood", "mood"]),
+    ],
+)
+def test_classes_of_one_word_each_have_its_name(words, expected) -> None:
+    manifest = films(2, 4)
+    labels = np.arange(len(manifest)) % 2
+    cells = {clip.clip_id: words[n % 2] for n, clip in enumerate(manifest)}
+    some = manifest.with_column("mood", cells)
+    task = Task(positive=f"mood == {words[1].split('|')[0]}")
+    assert class_names("mood", task, labels, clip_table(some, Data())) == expected
+
+
 def test_nothing_learns_from_a_clip_in_no_fold() -> None:
     folds = np.array([0, 1, OUTSIDE, 2, OUTSIDE, 0])
     labels = np.array([0, 1, 0, 1, 1, 1])
