@@ -60,6 +60,9 @@ def test_short_names_of_tasks() -> None:
     assert asked("rating", ["1", "2"], "HN_S").tasks == {"HN_S": negatives["HN_S"]}
     assert list(asked("mood", ["Joy", "fear"], "mood=JOY").tasks) == ["mood=Joy"]
     assert asked("own", ["1", "01", "2"], "own>=2")
+    expression = "mood in {Joy, odd}"
+    tasks = asked("mood", ["Joy", "fear", "odd"], expression).tasks
+    assert tasks[expression].positive == expression
 
 
 @pytest.mark.parametrize(
