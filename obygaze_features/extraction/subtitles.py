@@ -316,7 +316,8 @@ def _of_table(manifest: Manifest, path: Path, words: UnknownWords) -> ClipTexts:
     raise FixInput(
         f"expected the columns {', '.join(TEXTS)}, got {few(sorted(columns))}",
         where=str(path),
-        hint="or use --subtitles FOLDER, with a file MOVIE_ID.srt or .vtt of each film",
+        hint="rename the columns, or use --subtitles FOLDER with a file MOVIE_ID.srt or .vtt of each"
+        " film",
     )
 
 
