@@ -13,6 +13,7 @@ from obygaze_models.protocols.schema import Model, Protocol
 
 # For each name of a model: the description in the protocol, and the estimator.
 Described = Mapping[str, tuple[str, Any]]
+CLASSIFIER = "use a classifier with scores"
 
 
 def describe_estimators(estimators: Any) -> Described:
@@ -22,7 +23,7 @@ def describe_estimators(estimators: Any) -> Described:
         estimators: An estimator, a list of estimators, or a mapping of names to estimators. Without
             names, an estimator has the name of its class; of equal names, later ones have a number.
     """
-    from sklearn.base import clone
+    from sklearn.base import clone, is_outlier_detector
 
     if isinstance(estimators, Mapping):
         named = dict(estimators)
@@ -51,8 +52,12 @@ def describe_estimators(estimators: Any) -> Described:
                 hint="use an object such as og.RidgeProbe() or LinearSVC(), not a class or a name",
             )
         last = last_step(estimator)
+        if is_outlier_detector(estimator):
+            raise FixUsage(
+                f"{name} finds outliers, and is no classifier", hint=CLASSIFIER
+            )
         if not any(hasattr(estimator, one) for one in SCORES):
-            hint = "use a classifier with scores"
+            hint = CLASSIFIER
             if isinstance(last, CAV):
                 hint = 'og.train("cav", ...) keeps the vectors of all concepts, and og.PCBM is a'
                 hint += " classifier that has them"

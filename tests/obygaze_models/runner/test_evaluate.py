@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+)
 from sklearn.feature_selection import RFECV
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
@@ -223,6 +227,11 @@ def test_concepts_reach_the_last_step_alone() -> None:
     with pytest.raises(FixUsage, match="neither predict_proba nor") as refused:
         og.train(og.CAV(["Look"]), "sig", "films")
     assert str(refused.value.hint).startswith('og.train("cav", ...)')
+
+
+def test_what_finds_outliers_is_no_classifier() -> None:
+    with pytest.raises(FixUsage, match="finds outliers, and is no classifier"):
+        evaluated(make_pipeline(StandardScaler(), IsolationForest()), "outliers")
 
 
 def test_arrays_without_concepts_say_why() -> None:
