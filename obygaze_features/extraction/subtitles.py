@@ -316,7 +316,7 @@ def _of_table(manifest: Manifest, path: Path, words: UnknownWords) -> ClipTexts:
     raise FixInput(
         f"expected the columns {', '.join(TEXTS)}, got {few(sorted(columns))}",
         where=str(path),
-        hint="rename the columns, or use --subtitles FOLDER with a file MOVIE_ID.srt or .vtt of each"
+        hint="rename columns, or use --subtitles FOLDER, with a file MOVIE_ID.srt or .vtt of each"
         " film",
     )
 
