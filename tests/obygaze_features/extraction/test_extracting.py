@@ -330,3 +330,19 @@ def test_no_store_is_extracted_into_another_one(films, world, undisturbed) -> No
     with pytest.raises(AlreadyThere, match="outside this store"):
         run(films, world, stores={"descriptors": str(undisturbed / "inside")})
     assert lasting_bytes(undisturbed) == before
+
+
+def test_a_store_that_is_always_finished_by_others_is_no_endless_loop(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refuse(*_: Any) -> None:
+        asked.append(1)
+        assert len(asked) < 20
+        raise AlreadyThere("finished by another process")
+
+    monkeypatch.setattr(extracting, "open_filling", refuse)
+    with pytest.raises(AlreadyThere, match="finished by another process"):
+        run(films, world)
+    assert len(asked) == 5
