@@ -11,6 +11,7 @@ import pytest
 from support.cli import Result, call_obygaze
 from support.damage import flip_bits_visibly
 from support.extraction import films_with_failures, keep_manifest, run
+from support.stores import made_store, some_rows, some_values
 from support.videos import write_video
 from support.written_stores import lasting_bytes
 
@@ -346,3 +347,12 @@ def test_a_store_that_is_always_finished_by_others_is_no_endless_loop(
     with pytest.raises(AlreadyThere, match="finished by another process"):
         run(films, world)
     assert len(asked) == 5
+
+
+def test_the_status_of_a_manifest_has_no_stores_of_others(films, undisturbed, tmp_path):
+    keep_manifest(films, tmp_path)
+    shutil.copytree(undisturbed, tmp_path / "stores" / STORE)
+    made_store(tmp_path / "stores" / "theirs", some_rows(3), some_values(3))
+    done = call_obygaze("extract", "status", "films", "--json", cwd=tmp_path).ok()
+    assert STORE in done.stdout
+    assert "theirs" not in done.stdout
