@@ -433,7 +433,11 @@ def _share_a_file(protocol: Protocol, table: TaskClips) -> str:
             where=table.name,
             hint="use --set splits.kind=kfold --set splits.folds=10 to divide clips",
         )
-    return f"These {groups} share a video file, and count as one: {few(named)}."
+    together: dict[str, list[str]] = {}
+    for name in named:
+        together.setdefault(table.group_of_file[name], []).append(name)
+    listed = few([" and ".join(names) for names in together.values()])
+    return f"{groups.capitalize()} that share a video file count as one: {listed}."
 
 
 def _replaced_films(

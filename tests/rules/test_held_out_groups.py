@@ -87,14 +87,16 @@ def store_of_files(path: Path, manifest: Manifest, names: dict[str, str]) -> Sto
 def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
     """Otherwise a film is unseen under its second name, after its first one trained."""
     manifest = grouped(SEED)
-    one, other, *others = manifest.films
+    one, other, third, fourth, *others = manifest.films
     names = {film: f"{number + 1:016x}" for number, film in enumerate(manifest.films)}
     names[other] = names[one]
+    names[fourth] = names[third]
     store = store_of_files(tmp_path / "s", manifest, names)
     run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store})
-    said = f"These films share a video file, and count as one: {one}, {other}."
+    pairs = f"{one} and {other}, {third} and {fourth}"
+    said = f"Films that share a video file count as one: {pairs}."
     assert run.about["remarks"]["one file"] == said
-    assert {*run.predictions["group"]} == {one, *others}
+    assert {*run.predictions["group"]} == {one, third, *others}
     same = {clip.clip_id: clip.movie_id.replace(other, one) for clip in manifest}
     by_column = run_of(
         tmp_path / "c", manifest.with_column("who", same), "splits.column=who"
@@ -150,7 +152,7 @@ def test_films_of_one_file_cannot_be_held_out_and_clips_of_them_can(tmp_path) ->
         run_on(tmp_path, quick("honest", *CHANGES), manifest, store)
     by_clip = (*CHANGES, "splits.kind=kfold", "splits.folds=3")
     run = run_on(tmp_path, quick("honest", *by_clip), manifest, store)
-    said = "These films share a video file, and count as one: "
+    said = "Films that share a video file count as one: "
     assert run.about["remarks"]["one file"].startswith(said)
     (basis,) = {*run.results.query("model == 'ridge'")["basis"]}
     assert basis == "film-seen"
