@@ -434,7 +434,7 @@ def _with_distance(scale: Scale, distance: str, column: str) -> Scale:
         raise FixUsage(
             f"--distance {distance} is for numbers, levels and words with an order",
             where=column or None,
-            hint=f"pass --order {column}=WORDS, all words from the lowest, or --distance {NOMINAL}"
+            hint=f"pass --order {column}=WORDS, all words, the lowest first, or --distance nominal"
             if column
             else f"pass --distance {NOMINAL}",
         )

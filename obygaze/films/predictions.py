@@ -122,8 +122,8 @@ def score_column(columns: Sequence[str], path: Path) -> str:
     scored = [name for name in columns if SCORE.fullmatch(name)]
     if not 1 <= len(scored) <= 2:
         raise FixInput(
-            "expected one column of scores: score:NAME, or p:NAME of two classes,"
-            f" got {few(scored) or 'none'}",
+            "expected one column of scores (score:NAME, or p:NAME if there are two classes), got"
+            f" {few(scored) or 'none'}",
             where=str(path),
             hint="make the table with obygaze models predict MODEL STORE -o scores.csv",
         )

@@ -489,9 +489,9 @@ def refuse_spreadsheet_name(path: Path) -> None:
     """Raise an error if a file of text would get the extension of a spreadsheet."""
     if is_workbook(path):
         raise FixUsage(
-            f"expected .csv, got {path.suffix}: spreadsheet programs open CSV",
+            f"expected .csv, got {path.suffix}",
             where=str(path),
-            hint=f"use {path.with_suffix('.csv').name}",
+            hint=f"use {path.with_suffix('.csv').name}, which spreadsheet programs open, too",
         )
 
 

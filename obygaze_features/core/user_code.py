@@ -243,7 +243,7 @@ def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCod
         is_beside = not root or _find_file(file.parent, root) is not None
         if is_beside or _is_of_no_package(root):
             raise FixInput(
-                f"expected user code of one file, got an import of {root or 'its package'}",
+                f"expected user code of one file, but it imports {root or 'its package'}",
                 where=str(file),
                 hint="put both into one file, or install the imported code as a package",
             )

@@ -472,8 +472,8 @@ def _check_columns(manifest: Manifest) -> None:
             require_text(clip, column, value)
             if value and column not in written:
                 raise FixInput(
-                    f"the clip {clip.clip_id!r} has a value in {column!r}, which is not a column of"
-                    f" the manifest: {value!r}",
+                    f"the clip {clip.clip_id!r} has {value!r} in {column!r}, but no column of the"
+                    " manifest has this name",
                     where=manifest.name,
                     hint="add the column to Manifest.columns, or use Manifest.with_column",
                 )

@@ -220,7 +220,7 @@ def _yaml_text(text: str) -> str:
     """Return a text as JSON, which is also YAML; raise an error for bytes that are not UTF-8."""
     if not _is_utf8(text):
         raise FixUsage(
-            f"expected UTF-8 as licence and citation, got {text!r}",
+            f"the licence or the citation is not UTF-8: {text!r}",
             hint="type the text in UTF-8",
         )
     return json.dumps(_printable_line(text), ensure_ascii=False)

@@ -376,8 +376,8 @@ def score_features(fitted: Any, X: Any) -> Floats:
     own = public_path(type(last))
     if not is_numbers or scores.shape != shape:
         raise FixInput(
-            f"{own} must return finite numbers of the shape {shape} from {name}(), got"
-            f" {short_value(scores)}"
+            f"{own} must return finite numbers of the shape {shape} from {name}(), got the shape"
+            f" {scores.shape}: {short_value(scores)}"
         )
     classes = np.asarray(getattr(last, "classes_", (0, 1))).tolist()
     if len(classes) != 2 or classes[0] == classes[1]:

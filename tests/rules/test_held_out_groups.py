@@ -97,7 +97,8 @@ def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
     said = f"Films that share a video file count as one: {pairs}."
     assert run.about["remarks"]["one file"] == said
     assert {*run.predictions["group"]} == {one, third, *others}
-    same = {clip.clip_id: clip.movie_id.replace(other, one) for clip in manifest}
+    first = {other: one, fourth: third}
+    same = {c.clip_id: first.get(c.movie_id, c.movie_id) for c in manifest}
     by_column = run_of(
         tmp_path / "c", manifest.with_column("who", same), "splits.column=who"
     )

@@ -98,7 +98,7 @@ def test_a_file_that_imports_another_own_file_is_refused(ws: Workspace) -> None:
     for line in ("from grid import ROWS", "def late():\n    import grid"):
         ws.write("several.py", f"{line}\n{ws.read('blocks.py')}")
         refused = ws("extract run films -b several.py:blocks", code=1).text
-        assert "expected user code of one file, got an import of grid" in refused
+        assert "expected user code of one file, but it imports grid" in refused
     assert not ws.path("stores").exists()
 
 

@@ -127,7 +127,7 @@ def _read_scored_run(run: PathLike, manifest: Manifest, workspace: Workspace) ->
     made_from = scored.about["manifest"]["name"]
     if manifest.name != made_from:
         raise FixUsage(
-            f"expected the manifest of the run, {made_from}, got {manifest.name}",
+            f"expected the manifest {made_from!r} of the run, got {manifest.name!r}",
             hint="for scores of other clips, pass --scores TABLE",
         )
     film_of = scored.film_of_clip

@@ -215,7 +215,7 @@ def _sources(paths: Sequence[Path], sheets: Sequence[str]) -> dict[str, _Source]
     sheet = "".join(sheets[:1])
     if len(sheets) > 1 and len(paths) > 1:
         raise FixUsage(
-            "several sheets are read from one spreadsheet only",
+            "expected one spreadsheet with several --sheet, got several files",
             where=", ".join(map(str, paths)),
             hint="pass one --sheet, or import one of the files",
         )

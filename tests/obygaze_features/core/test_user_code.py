@@ -172,7 +172,7 @@ def test_an_import_of_another_own_file_is_refused(here: Path, statement: str) ->
     for text in (f"{statement}\ndef read(): ...\n", f"def read():\n    {statement}\n"):
         write(here / "mine.py", text)
         trust(["mine.py:read"])
-        with pytest.raises(FixInput, match="code of one file, got an import of "):
+        with pytest.raises(FixInput, match="code of one file, but it imports "):
             find_user_code("mine.py:read")
 
 
@@ -184,7 +184,7 @@ def test_an_import_by_the_path_of_python_is_refused(here: Path, monkeypatch) -> 
     # Without the path, running the file fails.
     assert find_user_code("mine.py:json").file == here / "mine.py"
     monkeypatch.syspath_prepend(str(here / "lib"))
-    with pytest.raises(FixInput, match="got an import of of_our_lab"):
+    with pytest.raises(FixInput, match="but it imports of_our_lab"):
         find_user_code("mine.py:json")
 
 

@@ -242,7 +242,7 @@ def test_a_continued_extraction_keeps_the_licence_of_its_start(
 
 
 def test_a_licence_that_no_card_can_have_is_refused_at_the_start(films, world):
-    with pytest.raises(FixUsage, match="expected UTF-8 as licence"):
+    with pytest.raises(FixUsage, match="the licence or the citation is not UTF-8"):
         run(films, world, licence="caf\udce9")
     assert not list((world / "stores").glob("*"))
 

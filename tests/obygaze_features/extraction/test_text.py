@@ -63,7 +63,7 @@ def test_a_spreadsheet_is_refused_before_any_caption_is_scored(tmp_path: Path) -
     table = tmp_path / "t.csv"
     table.write_text("caption,visual\na dog,x\n", encoding="utf-8")
     unused: Any = None
-    with pytest.raises(FixUsage, match="spreadsheet programs open CSV"):
+    with pytest.raises(FixUsage, match=r"expected \.csv, got \.xlsx"):
         score_captions(table, tmp_path / "o.xlsx", unused, unused)
 
 

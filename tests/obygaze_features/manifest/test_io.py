@@ -219,7 +219,7 @@ def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(tmp_path, monkeyp
 
 def test_a_column_that_would_not_be_written_is_refused(tmp_path: Path) -> None:
     clip = Clip("a-1", "a", extra={"mood": "joy"})
-    with pytest.raises(FixInput, match="clip 'a-1' has a value in 'mood'"):
+    with pytest.raises(FixInput, match="clip 'a-1' has 'joy' in 'mood', but no column"):
         write_manifest(Manifest("m", Header("m"), (clip,)), tmp_path / "m.toml")
     assert not list(tmp_path.iterdir())
     whole = Manifest("m", Header("m"), (clip,), ("mood",))

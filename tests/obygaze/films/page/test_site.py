@@ -161,7 +161,7 @@ def test_a_run_is_shown_beside_its_own_clips_alone(tmp_path: Path) -> None:
         view("films", run="first", workspace=tmp_path)
     save_films(tmp_path, [Clip(row["clip_id"], row["movie_id"])], "mine")
     with pytest.raises(
-        FixUsage, match="expected the manifest of the run, films, got mine"
+        FixUsage, match="expected the manifest 'films' of the run, got 'mine'"
     ):
         view("mine", run="first", workspace=tmp_path)
 

@@ -188,7 +188,7 @@ def test_several_sheets_are_of_one_workbook_and_have_names_of_their_own(
     path = write_workbook(tmp_path / "t.xlsx", SHEETS)
     with pytest.raises(FixUsage, match="the same sheet name"):
         read(path, sheet=["Anna", "Anna"])
-    with pytest.raises(FixUsage, match="from one spreadsheet only"):
+    with pytest.raises(FixUsage, match="expected one spreadsheet with several --sheet"):
         read([path, tmp_path / "u.xlsx"], sheet=["Anna", "Ben K."])
     with pytest.raises(FixUsage, match=r"no sheet 'Bem K.' \(did you mean 'Ben K.'"):
         read(path, sheet=["Anna", "Bem K."])
