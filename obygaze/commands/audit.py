@@ -202,7 +202,8 @@ def share(
     SOURCE is a manifest whose clips cover its films, or a table of marks. All that was coded
     counts: the share of the time and of the clips, of each film, of each coder, and of all. A part
     of a film without a label counts nowhere. Marks have a share of the time only; where an
-    annotator has marks in the column `watched`, only what was watched counts.
+    annotator has marks in the column `watched`, only what was watched or marked
+    counts.
 
     If the manifest has only clips that `manifest sample` has sampled, the share of all clips of the
     films is estimated. A clip without a label, or with `?`, was not judged and does not count. The

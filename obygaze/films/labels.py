@@ -529,6 +529,9 @@ def _warnings(
     assumed = []
     for film, name, column in sorted(projection.assumed):
         assumed.append(f"{name} in {film} ({column})")
+    outside = []
+    for (film, name, column), outside_s in sorted(projection.outside_s.items()):
+        outside.append(f"{name} in {film} ({column}, {outside_s:.3f} s)")
     rest = "without a label" if is_drawn(clips) else "excluded"
     facts: dict[str, Sequence[str]] = {
         "unknown concepts, kept unchanged": [
@@ -536,6 +539,7 @@ def _warnings(
         ],
         f"without a mark in {WATCHED}, the whole film counts as watched, and a clip without a mark"
         f" gets {NOTHING} (EN in the column level)": assumed,
+        f"marks outside the marks in {WATCHED} count as watched too": outside,
         f"clips in films without marks, {rest}": projection.unseen,
         f"clips without times in the film, {rest}": without,
         "films with marks and without clips": sorted(marked - {*clips.films}),

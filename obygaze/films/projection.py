@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
+from math import inf
 from typing import NamedTuple
 
 from obygaze.films.marks import (
@@ -76,6 +77,8 @@ class Projection:
         unseen: The ids of the clips of films without marks.
         assumed: Each film, annotator and column in which a clip became `none` (in `level`: EN)
             although no mark states what was watched.
+        outside_s: For each film, annotator and column with marks of what was watched, how many
+            seconds of other marks lie outside; they count as watched too.
         n_without_level: Number of concept marks that belong to no level mark; they count for no
             clip.
     """
@@ -84,6 +87,7 @@ class Projection:
     answers: list[Annotation] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     assumed: set[tuple[str, str, str]] = field(default_factory=set)
+    outside_s: dict[tuple[str, str, str], float] = field(default_factory=dict)
     n_without_level: int = 0
 
 
@@ -226,6 +230,14 @@ class _Person:
             watched = [m for m in marks if m.column == WATCHED and m.value in words]
             if watched:
                 self.seen[column] = Track(without_overlaps([*watched, *own]))
+                # `?` is no label, so it does not count as watched in its own column.
+                said = [m for m in own if (m.column, m.value) != (column, UNKNOWN)]
+                reached = without_overlaps([*watched, *said])
+                film = ClipSpan("", "", 0.0, inf)
+                watched_s = covered_s(without_overlaps(watched), film)
+                outside_s = covered_s(reached, film) - watched_s
+                if outside_s > MARK_ROUNDING_S:
+                    projection.outside_s[self.film, self.name, column] = outside_s
         # The level marks to which each concept mark belongs.
         self.levels_of: dict[Mark, set[Mark]] = {}
         for mark in self.tracks[CONCEPTS_COLUMN].marks:

@@ -251,3 +251,24 @@ def test_marks_have_no_columns_of_films(tmp_path: Path) -> None:
     write_marks(tmp_path / "coded.csv", draw_marks(Random(0)))
     with pytest.raises(FixUsage, match="--by is for a manifest, got a table of marks"):
         audit_share(tmp_path / "coded.csv", by="decade", workspace=tmp_path)
+
+
+def test_marks_outside_what_was_watched_count_in_shares_and_labels_and_are_named(
+    tmp_path: Path,
+) -> None:
+    marks = [
+        Mark("x", 0.0, 10.0, "watched", "watched", "An"),
+        Mark("x", 0.0, 2.0, "stare", "yes", "An"),
+        Mark("x", 12.0, 18.0, "stare", "yes", "An"),
+        # `?` is no label, so these 2 s do not count.
+        Mark("x", 18.0, 20.0, "stare", "?", "An"),
+    ]
+    write_marks(tmp_path / "m.csv", marks)
+    line = "marks outside the marks in watched count as watched too: An in x (stare, 6.000 s)"
+    found = audit_share(tmp_path / "m.csv", of="stare == yes", workspace=tmp_path)
+    assert (found["rows"][0]["with_s"], found["rows"][0]["coded_s"]) == (8, 16)
+    assert line in found.warnings
+    made = project_marks(tmp_path / "m.csv", "clips", every=2, workspace=tmp_path)
+    labels = [clip.extra["stare"] for clip in made.manifest]
+    assert labels == ["yes", *["none"] * 4, "", *["yes"] * 3, ""]
+    assert line in made.warnings
