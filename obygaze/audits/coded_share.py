@@ -22,6 +22,7 @@ from obygaze.audits.condition import judge, line_of_sample, parse_condition
 from obygaze.audits.group_differences import compare_shares, difference_sentences
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.labels import project_moments
+from obygaze.films.marks import WATCHED
 from obygaze.films.projection import ClipSpan, covered_s
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
@@ -94,9 +95,10 @@ class Coded:
 def read_coded(manifest: Manifest, of: str) -> Coded:
     """Return the judged clips of a manifest: the clips of each annotator, and the labels.
 
-    Raise an error unless the clips cover their films.
+    Raise an error unless the clips cover their films, or if a row states what was watched.
     """
     require_films([clip.movie_id for clip in manifest], manifest.name)
+    _require_clips(manifest, of)
     film_spans = _spans_of_films(manifest)
     _require_cover(manifest, film_spans)
     spans = {one.clip_id: one for one in chain.from_iterable(film_spans.values())}
@@ -185,6 +187,20 @@ def _spans_of_films(manifest: Manifest) -> dict[str, list[ClipSpan]]:
         span = ClipSpan(clip.clip_id, clip.movie_id, *times_s[clip.clip_id])
         films.setdefault(clip.movie_id, []).append(span)
     return {film: sorted(films[film], key=_start_s) for film in sorted(films)}
+
+
+def _require_clips(manifest: Manifest, of: str) -> None:
+    """Raise an error if rows are marks: parts that were watched without a mark have no row."""
+    rows = [one.own for one in manifest.annotations] or [one.extra for one in manifest]
+    if any(row.get(WATCHED) for row in rows):
+        name = shell_word(manifest.name)
+        raise FixInput(
+            f"the column {WATCHED} states what was watched, so the rows are marks, not clips of"
+            " whole films",
+            where=manifest.name,
+            hint=f"obygaze marks clips {name} --every 1 -o CLIPS; then obygaze audit share CLIPS"
+            f" --of {shell_word(of)}",
+        )
 
 
 def _require_cover(

@@ -272,3 +272,24 @@ def test_marks_outside_what_was_watched_count_in_shares_and_labels_and_are_named
     labels = [clip.extra["stare"] for clip in made.manifest]
     assert labels == ["yes", *["none"] * 4, "", *["yes"] * 3, ""]
     assert line in made.warnings
+
+
+def test_a_manifest_whose_rows_state_what_was_watched_has_marks(tmp_path: Path) -> None:
+    """Its rows cover the film, but the seconds that were watched without a mark have no row."""
+    rows = (
+        "clip_id,movie_id,start_s,end_s,coder,Violence,watched\n"
+        "1,lake,0,100,ada,,Violence\n2,lake,10,30,ada,strong,\n3,lake,40,50,ada,weak,\n"
+    )
+    (tmp_path / "t.csv").write_text(rows)
+    columns = {"annotator": "coder"}
+    import_manifest(tmp_path / "t.csv", "w", columns=columns, workspace=tmp_path)
+    with pytest.raises(FixInput, match="so the rows are marks") as caught:
+        audit_share("w", of="Violence == strong", workspace=tmp_path)
+    assert caught.value.hint == (
+        "obygaze marks clips w --every 1 -o CLIPS; then obygaze audit share CLIPS --of"
+        " 'Violence == strong'"
+    )
+    cut = {"every": 1, "columns": ["Violence"], "workspace": tmp_path}
+    project_marks("w", "CLIPS", **cut)
+    audit = audit_share("CLIPS", of="Violence == strong", workspace=tmp_path)
+    assert "0.200 of the coded time" in audit.answers[0]
