@@ -181,6 +181,7 @@ def clips(
     --order, the clip gets the highest value that counts; in a column without it, the value that
     covers most of the clip. A clip for which no value counts has the level EN, and `none` in each
     further column, if the annotator has seen at least four fifths of it; otherwise it has no label.
+    In a column of several numbers without --order, it has no value.
     Marks in the column `watched` state what was seen. Without such marks, the whole film counts as
     seen, and a warning says so; but a clip of `manifest sample` without a mark has no label.
 

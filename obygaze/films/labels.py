@@ -147,6 +147,7 @@ def project_marks(
     order, the clip gets the highest value that counts; in a column without it, the value that
     covers most of the clip. A clip for which no value counts has the level EN, and `none` in each
     further column, if the annotator has seen at least four fifths of it; otherwise it has no label.
+    In a column of several numbers without an order, it has no value.
     Marks in the column `watched` state what was seen. Without such marks, the whole film counts as
     seen, and a warning says so; but a clip of `og.manifest.sample` without a mark has no label.
 
@@ -544,6 +545,10 @@ def _warnings(
         f"clips without times in the film, {rest}": without,
         "films with marks and without clips": sorted(marked - {*clips.films}),
     }
+    facts[
+        "a clip without a mark has no value in a column of numbers (if the numbers stand for words,"
+        " import the marks with --word NUMBER=WORD)"
+    ] = sorted(projection.without_number)
     for column, words in orders.items():
         said = {mark.value.lower() for mark in marks if mark.column == column}
         others = [word for word in words if word.lower() not in {*said, NOTHING}]

@@ -15,6 +15,8 @@
   a film without a `watched` mark of the annotator for the column, the annotator has seen the whole
   film if any mark of the annotator in this film is in the column. Films with sampled clips are an
   exception: a clip without a mark was not judged.
+- In a column of numbers, such as ratings, the cell is empty and not `none`. A column with only one
+  number is not a column of numbers: 1 may stand for yes.
 - A mark without a value says that nothing is known of its span: the annotator has not seen the span
   for this column.
 """
@@ -32,6 +34,7 @@ from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
     LEVEL,
+    NO_UNKNOWN,
     NOTHING,
     UNKNOWN,
     WATCHED,
@@ -39,6 +42,7 @@ from obygaze.films.marks import (
     columns_in,
 )
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.annotators import match_order
 from obygaze_features.manifest.model import LEVELS, Annotation
 from obygaze_features.manifest.spans import FrameSpan
@@ -79,6 +83,8 @@ class Projection:
             although no mark states what was watched.
         outside_s: For each film, annotator and column with marks of what was watched, how many
             seconds of other marks lie outside; they count as watched too.
+        number_columns: The columns of numbers; in these, a clip without a mark has no value.
+        without_number: The columns of numbers in which a watched clip has no mark.
         n_without_level: Number of concept marks that belong to no level mark; they count for no
             clip.
     """
@@ -88,6 +94,8 @@ class Projection:
     unseen: list[str] = field(default_factory=list)
     assumed: set[tuple[str, str, str]] = field(default_factory=set)
     outside_s: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    number_columns: frozenset[str] = frozenset()
+    without_number: set[str] = field(default_factory=set)
     n_without_level: int = 0
 
 
@@ -137,7 +145,8 @@ def project(
     for column, order in (orders or {}).items():
         said = {mark.value for mark in marks if mark.column == column}
         spelled[column] = match_order(column, order, said - {NOTHING, ""})
-    projection = Projection(columns_in(marks))
+    numbers = frozenset(_number_columns(marks) - {*spelled})
+    projection = Projection(columns_in(marks), number_columns=numbers)
     people = _people_of_films(
         marks, projection, complete_orders(spelled), sampled_films
     )
@@ -157,6 +166,20 @@ def project(
                 answer = person.answer(span, float(threshold))
             projection.answers.append(answer)
     return projection
+
+
+def _number_columns(marks: Iterable[Mark]) -> set[str]:
+    """Return the columns with several numbers and no other words; 2,5 is a number too."""
+    numbers_of: dict[str, set[float | None]] = {}
+    for mark in marks:
+        if mark.column not in NO_UNKNOWN and mark.value not in ("", UNKNOWN):
+            number = number_of_cell(mark.value.replace(",", "."))
+            numbers_of.setdefault(mark.column, set()).add(number)
+    return {
+        column
+        for column, numbers in numbers_of.items()
+        if len(numbers) > 1 and None not in numbers
+    }
 
 
 def _people_of_films(
@@ -296,18 +319,26 @@ class _Person:
         return Annotation(span.clip_id, self.name, level, names, cells)
 
     def _nothing(self, column: str, span: ClipSpan, rounding_s: float) -> str:
-        """Return `none` (in `level`: EN) if enough of the clip was seen, else ""."""
+        """Return `none` (in `level`: EN) if enough of the clip was seen, else "".
+
+        In a column of numbers, return "".
+        """
         nothing = self.orders.get(column, (NOTHING,))[0]
         needed_s = SEEN_SHARE * span.length_s - rounding_s
         unknown = [mark for mark, _ in self.unknown[column].overlapping(span)]
         if span.length_s - covered_s(unknown, span) < needed_s:
             return ""
+        is_seen = column in self.counts_as_seen
         if column in self.seen:
             seen = [mark for mark, _ in self.seen[column].overlapping(span)]
-            return nothing if covered_s(seen, span) >= needed_s else ""
-        if column not in self.counts_as_seen:
+            is_seen = covered_s(seen, span) >= needed_s
+        if not is_seen:
             return ""
-        self.projection.assumed.add((self.film, self.name, column))
+        if column in self.projection.number_columns:
+            self.projection.without_number.add(column)
+            return ""
+        if column not in self.seen:
+            self.projection.assumed.add((self.film, self.name, column))
         return nothing
 
 

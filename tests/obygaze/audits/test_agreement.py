@@ -20,6 +20,7 @@ from support.seeds import amount
 
 from obygaze.audits.agreement import agree, answers_of_manifest, compute, present
 from obygaze.audits.agreement_measures import PLACES, Answers, Scale, gammas
+from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark
 from obygaze.films.projection import ClipSpan
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
@@ -600,3 +601,45 @@ def test_films_of_a_table_are_drawn_whole_and_have_rows(tmp_path: Path) -> None:
     shuffled = [[one, other, f"x{film}"] for one, other, film in reversed(lines)]
     again = agree(write_table(path, shuffled), raters="a,b", cluster="c")
     assert again["rows"][0] == found["rows"][0]
+
+
+def test_a_watched_clip_without_a_rating_has_no_value(tmp_path: Path) -> None:
+    ratings = {
+        "ada": ["3", "", "4", "1", "", "2", "5"],
+        "ben": ["2.5", "", "4", "2", "1", "2", "5"],
+    }
+    rated = [Mark("x", 0, 14, "watched", "watched", name) for name in ratings]
+    for name, words in ratings.items():
+        for n, word in enumerate(words):
+            rated += [Mark("x", 2 * n, 2 * n + 2, "rating", word, name)] if word else []
+            rated += [Mark("x", 2 * n, 2 * n + 2, "one", "1", name)] if word else []
+    write_marks(tmp_path / "m.csv", rated)
+    cut: dict[str, Any] = {"every": 2, "force": True, "workspace": tmp_path}
+    made = project_marks(tmp_path / "m.csv", "r", **cut)
+    line = "has no value in a column of numbers"
+    assert [one.split(": ")[-1] for one in made.warnings if line in one] == ["rating"]
+    assert own_words(made.manifest, "rating") == ratings
+    alpha = krippendorff.alpha(
+        [[float(word or "nan") for word in words] for words in ratings.values()],
+        level_of_measurement="interval",
+    )
+    found = agree("r", column="rating", workspace=tmp_path)
+    assert found["rows"][0]["alpha"] == close(alpha)
+    # One number alone may stand for yes, and an order states that its numbers are words.
+    # One number alone may stand for yes, and an order states that its numbers are words.
+    ones = [["1" if word else "none" for word in words] for words in ratings.values()]
+    assert [*own_words(made.manifest, "one").values()] == ones
+    order = {"rating": "1,2,2.5,3,4,5"}
+    ordered = project_marks(tmp_path / "m.csv", "r", orders=order, **cut)
+    filled = [[word or "none" for word in words] for words in ratings.values()]
+    assert [*own_words(ordered.manifest, "rating").values()] == filled
+    assert not [one for one in ordered.warnings if line in one]
+
+
+def own_words(manifest: Manifest, column: str) -> dict[str, list[str]]:
+    """Return the words of each annotator, in the order of the clips."""
+    said = {(one.annotator, one.clip_id): one.own for one in manifest.annotations}
+    return {
+        name: [said[name, clip.clip_id][column] for clip in manifest]
+        for name in manifest.annotators
+    }
