@@ -45,6 +45,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import csv_table, source_file
 from obygaze_features.manifest.annotators import (
+    HIGHEST,
     apply_rule,
     label_notes,
     parse_orders,
@@ -65,6 +66,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
+    disputed_names,
     view_words,
 )
 from obygaze_features.manifest.spans import stated_frames
@@ -117,8 +119,19 @@ class ProjectedLabels:
     @property
     def notes(self) -> list[str]:
         """How the labels were made, and the next command."""
-        show = f"next: obygaze manifest show {shell_word(self.manifest.name)}"
-        return [*label_notes(self.manifest), show]
+        notes = label_notes(self.manifest)
+        disputed = {name for clip in self.manifest for name in disputed_names(clip)}
+        # The rule highest leaves only columns without an order open.
+        unordered = sorted(disputed & {*(self.manifest.header.said or ())})
+        if self.manifest.header.rule == HIGHEST and unordered:
+            notes.append(
+                f"without an order, so only with labels that annotators agree on: {few(unordered)};"
+                f" for the highest, pass --order {shell_word(unordered[0])}=WORDS, from the lowest"
+            )
+        return [
+            *notes,
+            f"next: obygaze manifest show {shell_word(self.manifest.name)}",
+        ]
 
 
 def project_marks(

@@ -52,6 +52,16 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     assert (
         "something is open in 2 of 2 clips, because annotators differ: Gewalt 2" in told
     )
+    assert "without an order" not in told
+    # By the rule highest, a column without an order has only the labels that all agree on.
+    words = (*words[:5], "-o", "labels", "--force")
+    told = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    assert (
+        "without an order, so only with labels that annotators agree on: Gewalt; for the highest,"
+        " pass --order Gewalt=WORDS, from the lowest\n"
+    ) in told
+    told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
+    assert "without an order" not in told
     cut = write_spans(tmp_path / "clips.csv", clips("0-24 50-59"))
     told = (
         call_obygaze(*words[:3], "--clips", cut, "-o", "in", cwd=tmp_path).ok().stderr
