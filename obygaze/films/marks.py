@@ -320,6 +320,8 @@ class MarkReader:
         )
         rows = rows_of_people(manifest)
         filled = [name for name in names if any(cells[name] for _, _, cells in rows)]
+        if WATCHED in filled:
+            _check_watched(manifest, rows)
         only_watched = _rows_of_watched(manifest.name, rows, filled)
         for clip_id, annotator, cells in rows:
             clip = manifest[clip_id]
@@ -481,6 +483,22 @@ def rows_of_people(
 def is_likely_watched(column: str) -> bool:
     """Return whether a column has a name that likely states what was watched."""
     return column.casefold() in LIKELY_WATCHED
+
+
+def _check_watched(
+    manifest: Manifest, rows: Iterable[tuple[str, str, Mapping[str, str]]]
+) -> None:
+    """Raise an error if a word in `watched` is no name of a column: it would count for none."""
+    known = {LEVEL, CONCEPTS_COLUMN, WATCHED, *map(str.casefold, manifest.columns)}
+    words = [word.strip() for row in rows for word in row[2][WATCHED].split("|")]
+    unknown = {word for word in words if word and word.casefold() not in known}
+    if unknown:
+        raise FixInput(
+            f"{WATCHED}: expected the name of a column, several with | between, or {WATCHED} for"
+            f" all columns, got {few([*map(repr, sorted(unknown))])}",
+            where=manifest.name,
+            hint="correct these cells of the table, or add the column; and import it again",
+        )
 
 
 def _rows_of_watched(

@@ -311,6 +311,18 @@ def test_a_column_that_likely_states_what_was_watched_is_named(tmp_path) -> None
     )
 
 
+@pytest.mark.parametrize("word", ["yes", "x", "mood, look"])
+def test_a_word_in_watched_that_is_no_column_is_refused(word: str, tmp_path) -> None:
+    """It counted for no column, so that the whole film counted as watched."""
+    rows = (
+        f'clip_id,movie_id,start_s,end_s,mood,watched\n1,a,0,4,,"{word}"\n2,a,1,2,x,\n'
+    )
+    (tmp_path / "t.csv").write_text(rows)
+    import_manifest(tmp_path / "t.csv", "t", workspace=tmp_path)
+    with pytest.raises(FixInput, match=f"for all columns, got '{word}'"):
+        project_marks("t", "labels", every=1, columns=["mood"], workspace=tmp_path)
+
+
 def test_a_column_that_no_annotator_has_is_no_mark(tmp_path: Path) -> None:
     """A table that was joined later has a column of clips beside the columns of people."""
     said = {"A": {"a-1": {"mood": "sad"}}, "B": {"a-1": {"mood": "glad"}}}
