@@ -66,18 +66,22 @@ class Estimator:
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, such as `C=1.0` or `head__C=1.0`, and return the estimator."""
         known = self.get_params(deep=False)
+        of_parts: dict[str, dict[str, Any]] = {}
         for key, value in params.items():
-            name, _, inner = key.partition("__")
+            name, separator, inner = key.partition("__")
             if name not in known:
                 names = ", ".join(known)
                 kind = type(self).__name__
                 raise ValueError(
                     f"{kind} has no parameter {name!r}; expected one of {names}"
                 )
-            if inner:
-                getattr(self, name).set_params(**{inner: value})
+            if separator:
+                of_parts.setdefault(name, {})[inner] = value
             else:
                 setattr(self, name, value)
+        # A part may be among the parameters that were set above.
+        for name, inner_params in of_parts.items():
+            getattr(self, name).set_params(**inner_params)
         return self
 
     def set_fit_request(self, **requests: Any) -> Self:

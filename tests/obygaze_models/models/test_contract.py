@@ -292,6 +292,21 @@ bottleneck = {
         "head": {"kind": "LogisticHead", "params": {}},
     },
 }
+@pytest.mark.parametrize("head", [LogisticHead(), None])
+def test_parameters_are_set_before_those_of_their_parts(head: Any) -> None:
+    new = LogisticHead()
+    probe = PCBM(CAV(), head).set_params(head__C=5.0, head=new)
+    assert probe.head is new
+    assert new.C == 5.0
+    inner = PCBM(CAV(), LogisticHead())
+    outer = make_pipeline(inner).set_params(pcbm__bank__C=0.5, pcbm__bank=CAV())
+    assert outer[0].bank.C == 0.5
+    # An empty name of a parameter once replaced the head.
+    with pytest.raises(ValueError, match="LogisticHead has no parameter ''"):
+        probe.set_params(head__="l1")
+    assert probe.head is new
+
+
 one = np.ones((1, 3))
 arrays = {"n_features_in_": np.array(3), "classes_": np.array([0, 1])}
 arrays |= {f"bank_/{name}": one[0, :1] for name in ("intercept_", "C_", "length_")}
