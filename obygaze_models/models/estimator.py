@@ -90,38 +90,41 @@ class Estimator:
         With `set_fit_request(groups=True)` and routing of metadata enabled, `cross_val_predict` and
         other functions give `params={"groups": films}` to `fit`.
         """
-        asked = self._asked()
-        unknown = requests.keys() - asked
-        if unknown:
-            raise TypeError(
-                f"fit of {type(self).__name__} has no argument {min(unknown)!r}; expected one of"
-                f" {', '.join(asked)}"
-            )
-        routing = self.get_metadata_routing()
-        for name, alias in requests.items():
-            routing.fit.add_request(param=name, alias=alias)
-        self._metadata_request = routing
-        return self
+        return self._request("fit", requests)
 
     def get_metadata_routing(self) -> Any:
-        """Return what `fit` requests, for scikit-learn."""
+        """Return what `fit` and `score` request, for scikit-learn."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         stated = getattr(self, "_metadata_request", None)
         if stated is not None:
             return stated
         routing = MetadataRequest(owner=self)
-        for name in self._asked():
-            routing.fit.add_request(param=name, alias=None)
-        if hasattr(self, "score"):
-            # A pipeline of scikit-learn gives weights to the score of its last step.
-            routing.score.add_request(param="sample_weight", alias=None)
+        for method in ("fit", "score"):
+            for name in self._asked(method):
+                getattr(routing, method).add_request(param=name, alias=None)
         return routing
 
-    def _asked(self) -> list[str]:
-        """Return the arguments of `fit` other than the rows and their classes."""
-        own: Any = self
-        names = inspect.signature(own.fit).parameters
+    def _request(self, method: str, requests: Mapping[str, Any]) -> Self:
+        """State what scikit-learn gives to a method, and return the estimator."""
+        asked = self._asked(method)
+        unknown = requests.keys() - asked
+        if unknown:
+            raise TypeError(
+                f"{method} of {type(self).__name__} has no argument {min(unknown)!r}; expected one"
+                f" of {', '.join(asked)}"
+            )
+        routing = self.get_metadata_routing()
+        for name, alias in requests.items():
+            getattr(routing, method).add_request(param=name, alias=alias)
+        self._metadata_request = routing
+        return self
+
+    def _asked(self, method: str) -> list[str]:
+        """Return the arguments of a method other than the rows and their classes."""
+        if not hasattr(self, method):
+            return []
+        names = inspect.signature(getattr(self, method)).parameters
         return [name for name in names if name not in ("X", "y")]
 
     def __sklearn_clone__(self) -> Self:
@@ -371,6 +374,10 @@ class Classifier(Estimator):
 
     def _check(self, X: Any) -> Floats:
         return check_features(self, X)
+
+    def set_score_request(self, **requests: Any) -> Self:
+        """State what scikit-learn gives to `score`, and return the estimator."""
+        return self._request("score", requests)
 
     def _check_training(
         self, X: Any, y: Any, types: Sequence[Any] = (np.float64,)

@@ -15,6 +15,7 @@ from sklearn.model_selection import (
     GroupKFold,
     LeaveOneGroupOut,
     cross_val_predict,
+    cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -224,6 +225,24 @@ def test_a_pipeline_is_scored_while_metadata_is_routed() -> None:
     weighted = probe.score(scaler.transform(X), y, sample_weight=of_second)
     predicted = probe.predict(scaler.transform(X[of_second]))
     assert weighted == pytest.approx(np.mean(predicted == "S"), abs=1e-12)
+
+
+def test_weights_are_routed_to_the_score_where_they_are_requested() -> None:
+    X, y, _ = clips()
+    weights = np.arange(80.0) + 1
+    folds = list(GroupKFold(5).split(X, y, FILMS))
+    probe = SVMProbe(C=0.1).set_score_request(sample_weight=True)
+    with config_context(enable_metadata_routing=True):
+        tested = cross_validate(
+            probe, X, y, cv=folds, params={"sample_weight": weights}
+        )
+    found = tested["test_score"]
+    for score, (train, test) in zip(found, folds, strict=True):
+        is_right = SVMProbe(C=0.1).fit(X[train], y[train]).predict(X[test]) == y[test]
+        assert score == pytest.approx(np.average(is_right, weights=weights[test]))
+    with pytest.raises(TypeError, match="score of RidgeProbe has no argument 'groups'"):
+        RidgeProbe().set_score_request(groups=True)
+    assert not hasattr(CAV(), "set_score_request")
 
 
 def test_vectors_transform_in_a_pipeline_and_name_their_columns() -> None:
