@@ -128,7 +128,10 @@ class Estimator:
         return [name for name in names if name not in ("X", "y")]
 
     def __sklearn_clone__(self) -> Self:
-        fresh: Self = unfitted(self)
+        from sklearn.base import clone
+
+        params = self.get_params(deep=False).items()
+        fresh = type(self)(**{name: clone(value, safe=False) for name, value in params})
         for name in KEPT_BY_CLONE:
             if name in vars(self):
                 setattr(fresh, name, deepcopy(getattr(self, name)))
@@ -372,12 +375,12 @@ class Classifier(Estimator):
 
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
-    def _check(self, X: Any) -> Floats:
-        return check_features(self, X)
-
     def set_score_request(self, **requests: Any) -> Self:
         """State what scikit-learn gives to `score`, and return the estimator."""
         return self._request("score", requests)
+
+    def _check(self, X: Any) -> Floats:
+        return check_features(self, X)
 
     def _check_training(
         self, X: Any, y: Any, types: Sequence[Any] = (np.float64,)

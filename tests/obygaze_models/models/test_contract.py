@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -292,6 +293,35 @@ def test_a_parameter_that_is_unknown_is_refused() -> None:
     assert (nested.bank.C, nested.head.C) == (0.5, 2.0)
 
 
+@pytest.mark.parametrize("head", [LogisticHead(), None])
+def test_parameters_are_set_before_those_of_their_parts(head: Any) -> None:
+    new = LogisticHead()
+    probe = PCBM(CAV(), head).set_params(head__C=5.0, head=new)
+    assert probe.head is new
+    assert new.C == 5.0
+    inner = PCBM(CAV(), LogisticHead())
+    outer = make_pipeline(inner).set_params(pcbm__bank__C=0.5, pcbm__bank=CAV())
+    assert outer[0].bank.C == 0.5
+    # An empty name of a parameter once replaced the head.
+    with pytest.raises(ValueError, match="LogisticHead has no parameter ''"):
+        probe.set_params(head__="l1")
+    assert probe.head is new
+
+
+def test_a_clone_keeps_what_a_clone_of_each_part_keeps() -> None:
+    pytest.importorskip("pandas")
+    X, y, _ = clips()
+    bank = CAV().set_output(transform="pandas").set_fit_request(groups=True)
+    frozen = FrozenEstimator(LogisticHead().fit(X[:, :2], y))
+    again = clone(PCBM(bank, frozen))
+    assert again.bank is not bank
+    assert again.bank.get_metadata_routing().fit.requests["groups"] is True
+    margins = again.bank.set_params(C=0.1).fit(X, concepts_of(X)).transform(X)
+    assert margins.columns.tolist() == again.bank.get_feature_names_out().tolist()
+    expected = frozen.predict(X[:, :2]).tolist()
+    assert again.head.predict(X[:, :2]).tolist() == expected
+
+
 def test_plain_arrays_are_fitted_and_scored_without_scikit_learn() -> None:
     code = """
 import sys
@@ -311,21 +341,6 @@ bottleneck = {
         "head": {"kind": "LogisticHead", "params": {}},
     },
 }
-@pytest.mark.parametrize("head", [LogisticHead(), None])
-def test_parameters_are_set_before_those_of_their_parts(head: Any) -> None:
-    new = LogisticHead()
-    probe = PCBM(CAV(), head).set_params(head__C=5.0, head=new)
-    assert probe.head is new
-    assert new.C == 5.0
-    inner = PCBM(CAV(), LogisticHead())
-    outer = make_pipeline(inner).set_params(pcbm__bank__C=0.5, pcbm__bank=CAV())
-    assert outer[0].bank.C == 0.5
-    # An empty name of a parameter once replaced the head.
-    with pytest.raises(ValueError, match="LogisticHead has no parameter ''"):
-        probe.set_params(head__="l1")
-    assert probe.head is new
-
-
 one = np.ones((1, 3))
 arrays = {"n_features_in_": np.array(3), "classes_": np.array([0, 1])}
 arrays |= {f"bank_/{name}": one[0, :1] for name in ("intercept_", "C_", "length_")}
