@@ -47,7 +47,13 @@ from obygaze_features.manifest.io import (
     read_header_of,
     read_manifest,
 )
-from obygaze_features.manifest.model import LEVELS, Manifest, own_columns
+from obygaze_features.manifest.model import (
+    LEVELS,
+    LIKELY_WATCHED,
+    Manifest,
+    own_columns,
+)
+from obygaze_features.manifest.model import WATCHED as WATCHED
 from obygaze_features.manifest.spans import (
     FRAMES,
     RATE_COLUMN,
@@ -61,7 +67,6 @@ from obygaze_features.manifest.vocabulary import canonical_concept, canonical_le
 COLUMNS = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
 LEVEL = "level"
 CONCEPTS_COLUMN = "concepts"
-WATCHED = "watched"
 COMMENT = "comment"
 # A tier with this name has the scores of a model, which are not marks.
 SCORE = "score"
@@ -70,20 +75,6 @@ NOTHING = "none"
 COLUMNS_WITH_FRAMES = (*COLUMNS, *FRAMES, RATE_COLUMN)
 FOLDER = "segments"
 ELAN = ".eaf"
-# Names of tiers and columns, in lower case, that likely state what was watched.
-LIKELY_WATCHED = (
-    *(
-        WATCHED,
-        "seen",
-        "viewed",
-        "coded",
-        "gesehen",
-        "angesehen",
-        "gesichtet",
-        "kodiert",
-    ),
-    *("vu", "visionné"),
-)
 # A mark may end this long after the last picture, because sound may be longer than the pictures.
 MOST_BEHIND_S = 1.0
 # Tables state times with this many decimals of a second; smaller differences are rounding errors.
@@ -568,8 +559,8 @@ def columns_of_marks(manifest: Manifest, columns: Sequence[str]) -> list[str]:
         hint = f"pass {' '.join(f'--column {shell_word(name)}' for name in asked)}"
         if watched and WATCHED not in filled:
             hint += (
-                f"; if {watched[0]} states what was watched, call this column {WATCHED} in the"
-                " table, and import it again"
+                f"; if {watched[0]} states what was watched, import the table again with --map"
+                f" {shell_word(f'{WATCHED}={watched[0]}')}"
             )
         raise FixUsage(
             f"it is not stated which columns are marks: {few(filled, 10)}",

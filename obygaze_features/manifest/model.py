@@ -75,6 +75,22 @@ TARGETS = (
     *("annotator", DIFFERS, "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
+# A column with this name states which columns were coded in the span of its row.
+WATCHED = "watched"
+# Names of tiers and columns, in lower case, that likely state what was watched.
+LIKELY_WATCHED = (
+    *(
+        WATCHED,
+        "seen",
+        "viewed",
+        "coded",
+        "gesehen",
+        "angesehen",
+        "gesichtet",
+        "kodiert",
+    ),
+    *("vu", "visionné"),
+)
 PUBLISHED_SPLIT = "02_EN_HN_S"
 # The name that a store states as its manifest if its clips have no manifest.
 WITHOUT_MANIFEST = "imported"

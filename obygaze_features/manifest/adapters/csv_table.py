@@ -66,6 +66,7 @@ from obygaze_features.manifest.model import (
     NO_FILMS,
     NO_LEVEL,
     TARGETS,
+    WATCHED,
     Clip,
     Header,
     Manifest,
@@ -185,12 +186,14 @@ def _check_targets(mapping: TableMapping, table: TableCells) -> None:
         )
     for target, source in mapping.columns.items():
         is_renamed = source in (*TARGETS, *CONCEPTS) and source in table.cells
-        is_known = target in (*TARGETS, source) or target.startswith(FOLD_PREFIX)
+        is_known = target in (*TARGETS, WATCHED, source) or target.startswith(
+            FOLD_PREFIX
+        )
         if not is_known and not is_renamed:
             raise FixUsage(
                 f"unknown target {target!r} of the column {source!r}{near(target, TARGETS)}",
-                hint=f"use one of {', '.join(TARGETS)}, fold:NAME; or remove the option, and the"
-                " column keeps its name",
+                hint=f"use one of {', '.join((*TARGETS, WATCHED))}, fold:NAME; or remove the"
+                " option, and the column keeps its name",
             )
         if target in mapping.annotator_targets:
             raise FixUsage(

@@ -63,9 +63,11 @@ from obygaze_features.manifest.io import annotators_path, as_id
 from obygaze_features.manifest.model import (
     FILM_FILE,
     FOLD_PREFIX,
+    LIKELY_WATCHED,
     NAME_COLUMN,
     NO_FILMS,
     TARGETS,
+    WATCHED,
 )
 from obygaze_features.manifest.own_labels import MOST_WORDS
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
@@ -248,6 +250,7 @@ def decide(
     _ask_times(questions)
     _ask_rate(questions)
     _ask_film_files(questions)
+    _ask_watched(questions)
     _ask_coders(questions)
     _ask_ids(questions)
     _ask_repeated_ids(questions)
@@ -441,6 +444,24 @@ def _ask_film_files(questions: Questions) -> None:
                 f"{column!r} looks like the files in which the frames count; {KEEP}",
                 TableMapping(columns={"video": column}),
             )
+
+
+def _ask_watched(questions: Questions) -> None:
+    """Ask whether a column of a table with times states what was watched, by its name."""
+    if questions.is_stated(WATCHED) or not questions.is_stated(*SPAN_COLUMNS, *FRAMES):
+        return
+    names = {WATCHED, "level", "concepts", *map(str.casefold, questions.table.cells)}
+    for column in questions.free:
+        if column.casefold() in LIKELY_WATCHED:
+            words = {word.casefold() for word in questions.table.filled(column)}
+            target = WATCHED if words <= names else column
+            questions.ask(
+                f"{column!r} may state what was watched: this needs --map"
+                f" {shell_word(f'{WATCHED}={column}')}, and in its cells the name of the column"
+                f" that was coded, or {WATCHED} for all columns; {KEEP}",
+                TableMapping(columns={target: column}),
+            )
+            return
 
 
 def _ask_coders(questions: Questions) -> None:

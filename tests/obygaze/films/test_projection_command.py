@@ -302,12 +302,13 @@ def test_a_folder_in_the_place_of_marks_or_of_clips_leads_to_its_import(
 def test_a_column_that_likely_states_what_was_watched_is_named(tmp_path) -> None:
     rows = "clip_id,movie_id,start_s,end_s,mood,Seen\n1,a,0,4,sad,\n2,a,0,9,,mood\n"
     (tmp_path / "t.csv").write_text(rows)
-    import_manifest(tmp_path / "t.csv", "t", workspace=tmp_path)
+    kept = {"Seen": "Seen"}
+    import_manifest(tmp_path / "t.csv", "t", columns=kept, workspace=tmp_path)
     with pytest.raises(FixUsage) as caught:
         project_marks("t", "labels", every=2, workspace=tmp_path)
     assert caught.value.hint == (
-        "pass --column mood; if Seen states what was watched, call this column watched in the"
-        " table, and import it again"
+        "pass --column mood; if Seen states what was watched, import the table again with --map"
+        " watched=Seen"
     )
 
 

@@ -673,3 +673,23 @@ def test_headers_of_two_people_may_differ_in_case(tmp_path: Path) -> None:
     assert "read as columns of the first table: 'clip', 'FILM', 'stimmung'" in said
     moods = [one.own for one in read_manifest("t", workspace=tmp_path).annotations]
     assert moods == [{"Stimmung": "ruhig"}, {"Stimmung": "wild"}]
+
+
+@pytest.mark.parametrize(
+    ("header", "word", "target"),
+    [
+        ("Watched", "Gewalt", "watched"),
+        ("Gesehen", "watched", "watched"),
+        ("seen", "yes", "seen"),
+    ],
+)
+def test_a_column_that_may_state_what_was_watched(tmp_path, header, word, target):
+    """Kept under its own name, it left out what was watched without a mark."""
+    rows = (
+        f"clip_id,movie_id,start_s,end_s,Gewalt,{header}\n1,a,0,9,,{word}\n2,a,0,4,x,\n"
+    )
+    (tmp_path / "t.csv").write_text(rows, "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert f"{header!r} may state what was watched" in said
+    assert f"likely answer: --map {target}={header}" in said
+    assert [row[-1] for row in rows_of(tmp_path, target)] == [word, ""]
