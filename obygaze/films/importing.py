@@ -63,6 +63,7 @@ class ImportedMarks:
             several tiers become one column.
         is_of_draw: Whether a tier of sampled clips was read.
         moves_s: How far each mark was moved to the nearest pictures of a linked film.
+        clips: A manifest with clips of all these films, or "".
     """
 
     path: Path
@@ -72,6 +73,7 @@ class ImportedMarks:
     guessed: tuple[str, ...]
     is_of_draw: bool
     moves_s: tuple[float, ...] = ()
+    clips: str = ""
 
     @property
     def words(self) -> dict[str, dict[str, int]]:
@@ -124,7 +126,8 @@ class ImportedMarks:
                 " for one of them, pass --coded COLUMN"
             )
         name = shell_word(self.path.stem)
-        clips = "--clips SAMPLE" if self.is_of_draw else "--every SECONDS"
+        clips = f"--clips {shell_word(self.clips)}" if self.clips else "--every SECONDS"
+        clips = "--clips SAMPLE" if self.is_of_draw else clips
         notes.append(f"next: obygaze marks clips {name} {clips} -o CLIPS")
         return notes
 
@@ -238,6 +241,7 @@ def import_files_of_marks(
         tuple(reader.guessed),
         reader.is_of_draw,
         tuple(moves_s),
+        reader.films.clips_of(marks_by_film(marks).keys()),
     )
 
 

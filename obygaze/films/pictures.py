@@ -7,7 +7,7 @@ move a mark to the next picture. So an import moves each time to the nearest bou
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import file_facts
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.link import manifests_with_videos
-from obygaze_features.manifest.times import all_film_times
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.times import all_film_times, spans_in_films
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.film_frames import FilmFrames
@@ -34,10 +35,15 @@ class LinkedFilms:
         self._frames: dict[str, FilmFrames] = {}
 
     @cached_property
+    def manifests(self) -> Sequence[Manifest]:
+        """The manifests of the workspace with a folder of videos."""
+        return [*manifests_with_videos(self.workspace)]
+
+    @cached_property
     def files(self) -> dict[str, dict[Path, None]]:
         """The linked files of each film, among them its copies in several folders."""
         files: dict[str, dict[Path, None]] = {}
-        for manifest in manifests_with_videos(self.workspace):
+        for manifest in self.manifests:
             root = Path(manifest.header.video_root)
             for film, times in all_film_times(manifest).items():
                 if times.file:
@@ -62,6 +68,15 @@ class LinkedFilms:
                 " obygaze manifest link NAME FOLDER; or cut windows again from this folder",
             )
         return files[0] if files else None
+
+    def clips_of(self, films: Collection[str]) -> str:
+        """Return the first manifest of clips without levels that has all these films, or ""."""
+        for manifest in self.manifests:
+            is_bare = not manifest.header.said and not any(c.level for c in manifest)
+            has_all = {*films} <= {*manifest.films}
+            if is_bare and has_all and len(spans_in_films(manifest)) == len(manifest):
+                return manifest.name
+        return ""
 
     def film_of_file(self, name: str) -> str:
         """Return the only film whose file has this name, or "" if there is none or several.

@@ -360,6 +360,26 @@ def test_an_import_says_how_far_it_moves_marks_to_pictures(tmp_path: Path) -> No
     assert line in made.notes
 
 
+def test_an_import_names_the_clips_of_its_films(tmp_path: Path) -> None:
+    path = tmp_path / "m.eaf"
+    write_with_offset(path, 0, ("level", 1000, 3000, "S"))
+    every = "next: obygaze marks clips m --every SECONDS -o CLIPS"
+    assert imported(path).notes[-1] == every
+    (tmp_path / "f").mkdir()
+    write_video(tmp_path / "f/lake.mp4", numbers=range(20), rate=2, tick=Fraction(1, 2))
+    call_obygaze("manifest", "import", "f", "-o", "a", cwd=tmp_path).ok()
+    # Whole films are no clips.
+    assert imported(path).notes[-1] == every
+    words = ("f", "-o", "my-clips", "--seconds", "2")
+    call_obygaze("manifest", "windows", *words, cwd=tmp_path).ok()
+    line = "next: obygaze marks clips m --clips my-clips -o CLIPS"
+    assert imported(path).notes[-1] == line
+    words = ("marks", "clips", "m", "--clips", "my-clips", "-o", "labels")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    # Clips that have labels are not proposed.
+    assert imported(path).notes[-1] == line
+
+
 def test_marks_that_follow_each_other_are_one_tier_at_any_rate() -> None:
     """Seconds such as 9 * 16 * 1001 / 24000 overlap by a rounding error of floating point."""
     step_s = 16 * 1001 / 24000
