@@ -217,7 +217,8 @@ class MarkReader:
                 where=f"{earlier}, {path}",
                 hint="if they are two, import each file alone, with its annotator: obygaze marks"
                 f" import FILE --tier {shell_word(f'{said.column}={said.column}@NAME')} -o NAME;"
-                " marks clips takes several tables",
+                " marks clips takes several tables; if one is a copy, import only one of the files"
+                " or folders",
             )
         whole = self._meaning(said.value, said.column)
         parts = [whole] if said.column == COMMENT else whole.split("|")

@@ -509,7 +509,9 @@ def test_two_files_of_one_person_and_film_are_refused(tmp_path: Path) -> None:
     files = [tmp_path / "a.eaf", tmp_path / "b.eaf"]
     with pytest.raises(FixInput, match="two files have marks of 'ada'") as refused:
         import_files_of_marks(files, "m", workspace=tmp_path)
-    assert "--tier 'two words=two words@NAME' -o NAME" in str(refused.value.hint)
+    hint = str(refused.value.hint)
+    assert "--tier 'two words=two words@NAME' -o NAME" in hint
+    assert hint.endswith("if one is a copy, import only one of the files or folders")
 
 
 def test_an_annotation_of_watched_without_a_text_is_for_all_columns(tmp_path) -> None:
