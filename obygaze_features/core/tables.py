@@ -786,3 +786,8 @@ def number_of_cell(cell: str | None) -> float | None:
         number = float(cell)
         return number if math.isfinite(number) else None
     return None
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell is a finite number."""
+    return number_of_cell(cell) is not None

@@ -31,7 +31,7 @@ from typing import NoReturn
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.file_names import printable_line
-from obygaze_features.core.tables import number_of_cell
+from obygaze_features.core.tables import is_number, number_of_cell
 from obygaze_features.core.unknown_words import is_no_answer
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
@@ -43,10 +43,10 @@ Condition = Callable[[Values], bool | None]
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
-NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+DIGITS = re.compile(r"-?\d+(\.\d+)?")
 WHOLE = re.compile(r"-?\d+")
 ZEROS_BEFORE = re.compile(r"^(-?)0+(?=\d)")
-NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]+"|'[^']+'""")
+NAME = re.compile(r"""\w+|"[^"]+"|'[^']+'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
 # The columns of ids, names and sentences: a number in them is a name, such as 007.
 OF_NAMES = (
@@ -65,6 +65,10 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+# Python refuses numbers with zeros before them, such as 007, outside quotes.
+ZEROS_OR_QUOTED = re.compile(
+    rf"""{QUOTED.pattern}|(?<![^\s({{,=<>])([-+]?0\d+(?:\.\d*)?)(?![^\s)}},=<>!])"""
+)
 # A test up to its operator. The text before it may be a column name without quotes.
 _TEST = re.compile(
     r"(?:^|\s(?:and|or)\s)\s*(?:not\s|\(|\s)*((?:(?!\s(?:and|or)\s)[^=!<>])+?)"
@@ -192,7 +196,7 @@ def plain_value(word: str, column: str) -> str:
     if column in OF_NAMES:
         return word
     plain = printable_line(word)
-    if NUMBER.fullmatch(plain) is None or "e" in plain.lower():
+    if DIGITS.fullmatch(plain) is None:
         return plain
     whole, _, decimals = plain.partition(".")
     if column in OF_NUMBERS:
@@ -213,6 +217,7 @@ class _Parser:
         words_of: Callable[[str], Collection[str]] | None,
     ) -> None:
         self.text = text
+        self.quoted = ZEROS_OR_QUOTED.sub(_in_quotes, text)
         self.where = where
         self.of_empty = of_empty
         self.words_of = words_of or (lambda _: ())
@@ -231,7 +236,7 @@ class _Parser:
             # Python would read the rest of the line as a comment.
             self.refuse("# is not allowed outside quotes")
         try:
-            tree = ast.parse(self.text, mode="eval")
+            tree = ast.parse(self.quoted, mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             self.refuse("the expression is incomplete or invalid")
         return self.condition(tree.body, MAX_DEPTH)
@@ -302,14 +307,14 @@ class _Parser:
         """Return the condition that a column has a number beyond a limit."""
         name = self.name(column)
         word = self.name(value)
-        if not NUMBER.fullmatch(word):
+        limit = number_of_cell(word)
+        if limit is None:
             self.refuse(f"expected a number, got {word!r}", HINT_OF_NUMBERS)
-        limit = float(word)
         self.numbers[name] = None
 
         def any_beyond(cells: Collection[str]) -> bool:
             for cell in cells:
-                if not NUMBER.fullmatch(cell):
+                if not is_number(cell):
                     raise FixInput(
                         f"expected numbers in the column {name}, got {cell!r}",
                         where=self.where or self.text,
@@ -348,11 +353,11 @@ class _Parser:
 
     def name(self, node: ast.expr) -> str:
         """Return the column or value that a node of the tree stands for."""
-        word = ast.get_source_segment(self.text, node) or ""
+        word = ast.get_source_segment(self.quoted, node) or ""
         if isinstance(node, ast.Name):
             return word  # as it is written: Python would compose its accents
         is_word = isinstance(node, ast.Constant | ast.UnaryOp)
-        if not (is_word and NAME.fullmatch(word)):
+        if not (is_word and (NAME.fullmatch(word) or is_number(word))):
             self.refuse(
                 "expected a column or a value: letters, digits and _, or text in quotes, got"
                 f" {word!r}"
@@ -362,6 +367,11 @@ class _Parser:
     def refuse(self, problem: str, hint: str = HINT) -> NoReturn:
         where = self.where or self.text
         raise BadExpression(f"label expression: {problem}", where=where, hint=hint)
+
+
+def _in_quotes(found: re.Match[str]) -> str:
+    """Return a number in quotes; text in quotes is returned unchanged."""
+    return f'"{found[1]}"' if found[1] else found[0]
 
 
 def quote_word(word: str) -> str:

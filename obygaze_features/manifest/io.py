@@ -91,7 +91,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Times are read as repr() writes floats, because float() also accepts 1_0, blanks and the digits of
 # any script. The digits are limited, because Python refuses whole numbers of thousands of digits.
 WRITTEN_SECONDS = re.compile(
-    r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
+    r"([0-9]{1,20}(\.[0-9]{0,400})?|\.[0-9]{1,400})(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
 )
 
 

@@ -33,10 +33,10 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import is_number
 from obygaze_features.core.unknown_words import word_option
 from obygaze_features.manifest.expression import (
     CONCEPTS,
-    NUMBER,
     Expression,
     parse,
     plain_value,
@@ -113,7 +113,7 @@ def require_numbers(
         clips_of_word: dict[str, list[str]] = defaultdict(list)
         for clip in clips:
             for cell in clip.values(column):
-                if not NUMBER.fullmatch(cell):
+                if not is_number(cell):
                     clips_of_word[cell].append(clip.clip_id)
         if clips_of_word:
             words = few([repr(word) for word in clips_of_word])

@@ -7,7 +7,7 @@ from itertools import chain
 
 from obygaze_features.core.console import count
 from obygaze_features.core.shell import shell_line, shell_word
-from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.core.tables import is_number
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
 
 # The words of yes-no columns; the first word is positive.
@@ -29,7 +29,7 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     if n_of_word.total() > 1 and len(n_of_word) <= most:
         counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
         return ", ".join(counts + said)
-    if cells and all(map(NUMBER.fullmatch, cells)):
+    if cells and all(map(is_number, cells)):
         in_order = sorted(cells, key=float)
         return ", ".join([f"numbers from {in_order[0]} to {in_order[-1]}", *said])
     return ", ".join([count(len(set(cells)), "text"), *said])
@@ -37,7 +37,7 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
 
 def has_numbers(cells: Sequence[str]) -> bool:
     """Return whether most cells of a column are numbers; the others may be typing errors."""
-    n_numbers = sum(NUMBER.fullmatch(cell) is not None for cell in cells)
+    n_numbers = sum(map(is_number, cells))
     return n_numbers > MOST_NUMBERS * (len(cells) - n_numbers)
 
 

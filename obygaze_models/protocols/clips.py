@@ -19,9 +19,9 @@ from obygaze_features.core.errors import (
     near,
 )
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.tables import is_number
 from obygaze_features.manifest.expression import (
     CONCEPTS,
-    NUMBER,
     Expression,
     is_labelled,
     parse,
@@ -583,7 +583,7 @@ def class_names(
             words[label].update(clip.values(column))
     # A number is not a good name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
-    if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):
+    if is_named and not any(map(is_number, set.union(*words))):
         return [*chain.from_iterable(words)]
     return names
 

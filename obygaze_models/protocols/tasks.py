@@ -20,9 +20,9 @@ from functools import cache, cached_property, partial
 from obygaze_features.core.console import count, few, join_names
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import is_number
 from obygaze_features.manifest.expression import (
     CONCEPTS,
-    NUMBER,
     Expression,
     parse,
     quote_word,
@@ -386,7 +386,7 @@ class _Labels:
         cells = self.cells(column)
         if has_numbers(cells):
             # A word among many numbers is an error; the suggested task names it.
-            numbers = sorted(filter(NUMBER.fullmatch, cells), key=float)
+            numbers = sorted(filter(is_number, cells), key=float)
             examples = [f"{column}>={even_limit(numbers)}"]
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"

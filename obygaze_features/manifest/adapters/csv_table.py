@@ -18,6 +18,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.schema_check import raise_together
 from obygaze_features.core.shell import shell_line, shell_word
+from obygaze_features.core.tables import is_number
 from obygaze_features.manifest.adapters import ImportedManifest, source_file
 from obygaze_features.manifest.adapters.table_cells import (
     TableClips,
@@ -57,7 +58,7 @@ from obygaze_features.manifest.annotators import (
     parse_orders,
     sort_annotations,
 )
-from obygaze_features.manifest.expression import CONCEPTS, NUMBER
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import annotators_path, read_annotations
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -383,7 +384,7 @@ def _numbers_alike(table: TableCells, columns: Sequence[str]) -> list[str]:
     words_of = {name: frozenset(table.filled(name)) for name in columns}
     numbers_of = {}
     for name, words in words_of.items():
-        if 2 < len(words) <= MOST_WORDS and all(map(NUMBER.fullmatch, words)):
+        if 2 < len(words) <= MOST_WORDS and all(map(is_number, words)):
             numbers_of[name] = words
     for numbers in numbers_of.values():
         alike = [name for name, others in numbers_of.items() if others == numbers]

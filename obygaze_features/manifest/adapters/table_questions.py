@@ -17,7 +17,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import near
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_line, shell_word
-from obygaze_features.core.tables import TableRow, whole_number
+from obygaze_features.core.tables import TableRow, is_number, whole_number
 from obygaze_features.core.unknown_words import (
     UNKNOWN,
     is_error,
@@ -52,7 +52,6 @@ from obygaze_features.manifest.adapters.table_times import (
     says_minutes,
     unclear_time,
 )
-from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.film_names import (
     films_in_several_spellings,
     find_name,
@@ -321,7 +320,7 @@ def _are_of_films(questions: Questions, column: str) -> bool:
 
 def _are_words(cells: Sequence[str]) -> bool:
     """Return whether a column has words: no cell is a number, and most cells are not times."""
-    return not any(map(NUMBER.fullmatch, cells)) and not has_times(cells)
+    return not any(map(is_number, cells)) and not has_times(cells)
 
 
 def _ask_film_names(questions: Questions) -> None:

@@ -200,6 +200,26 @@ def test_a_number_is_the_same_by_order_and_by_value() -> None:
     assert not parse("rating == 20").holds(clip.values)
 
 
+@pytest.mark.parametrize("word", [".5", "0.5", "+.5", "5e-1", "00.5", "+00.50", "'.5'"])
+def test_an_expression_reads_the_numbers_of_tables(word: str) -> None:
+    cells = ("0.5", "7")
+    clips = [Clip("c", "m", extra={"x": cell}) for cell in cells]
+    for text, expected in (
+        (f"x == {word}", [True, False]),
+        (f"x <= {word}", [True, False]),
+        ("x in {007,7.}", [False, True]),
+        ("x >= 07 and not x == '007x'", [False, True]),
+    ):
+        expression = parse(text, words_of=lambda _: cells)
+        assert [expression.holds(clip.values) for clip in clips] == expected, text
+    short = Clip("c", "m", extra={"x": ".5"})
+    assert parse("x < 1").holds(short.values)
+    with pytest.raises(BadExpression, match="expected a number, got '1e999'"):
+        parse("x > 1e999")
+    with pytest.raises(BadExpression, match="incomplete or invalid"):
+        parse("x > 2020-01-02")
+
+
 def test_zeros_of_numbers_alone_are_left_out() -> None:
     plain = {
         "00": "0",

@@ -189,7 +189,12 @@ def test_what_another_process_added_meanwhile_is_not_lost(tmp_path: Path) -> Non
     assert read_manifest(path) == first
 
 
-@pytest.mark.parametrize("time", ["1_0", "-0.0", "\u0661", "inf"])
+def test_a_time_needs_no_digit_before_its_point(tmp_path: Path) -> None:
+    path = pair(tmp_path, csv=CSV.replace("0.0,2.5", ".5,2.5"))
+    assert read_manifest(path).clips[0].start_s == 0.5
+
+
+@pytest.mark.parametrize("time", ["1_0", "-0.0", ".", "\u0661", "inf"])
 def test_cells_that_are_no_times_or_command_a_terminal(tmp_path: Path, time) -> None:
     cells = CSV.replace("0.0,2.5", f"{time},2.5").replace("tt1/1.avi", "\x1b[31m.avi")
     assert violations(pair(tmp_path, csv=cells)) == [

@@ -118,6 +118,16 @@ def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
         assert min(map(float, cells)) < limit <= max(map(float, cells))
 
 
+def test_a_limit_is_any_number_of_a_table() -> None:
+    for limit in (".3", "00.3", "+.3"):
+        (task,) = asked("x", ["0.25", ".5"], f"x>={limit}").tasks.values()
+        assert task.positive == f'x >= "{limit}"'
+        (task,) = asked("x", ["0.25", ".5"], f"not (x < {limit})").tasks.values()
+        clips = [Clip(cell, "m", extra={"x": cell}) for cell in ("0.25", ".5")]
+        table = TaskClips("made-up", clips, ())
+        assert task_labels("t", task, table).tolist() == [0, 1]
+
+
 def test_yes_and_no_in_one_cell_is_neither() -> None:
     cells = ["yes", "no", "yes|no", ""]
     (task,) = asked("stares", cells, "stares").tasks.values()
