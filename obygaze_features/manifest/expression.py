@@ -69,6 +69,7 @@ QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 ZEROS_OR_QUOTED = re.compile(
     rf"""{QUOTED.pattern}|(?<![^\s({{,=<>])([-+]?0\d+(?:\.\d*)?)(?![^\s)}},=<>!])"""
 )
+CAPITALS = re.compile(r"""\b(AND|OR|NOT|IN)\b(?=\s*[\w"'({])""")
 # A test up to its operator. The text before it may be a column name without quotes.
 _TEST = re.compile(
     r"(?:^|\s(?:and|or)\s)\s*(?:not\s|\(|\s)*((?:(?!\s(?:and|or)\s)[^=!<>])+?)"
@@ -238,7 +239,7 @@ class _Parser:
         try:
             tree = ast.parse(self.quoted, mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            self.refuse("the expression is incomplete or invalid")
+            self.refuse("the expression is incomplete or invalid", self.hint())
         return self.condition(tree.body, MAX_DEPTH)
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
@@ -271,6 +272,14 @@ class _Parser:
         Without values, return the condition that the column has any value.
         """
         name = self.name(column)
+        if any(isinstance(one, ast.Constant) and one.value == "" for one in values):
+            word = quote_word(name)
+            hint = (
+                f"write {word} for clips with a value, and not {word} for other clips"
+            )
+            if self.of_empty is None:
+                hint = "leave this test out: a clip with an empty cell has no class"
+            self.refuse("expected a value, got an empty text", hint)
         wanted = [self.name(value) for value in values]
         allowed = self.allowed.get(name)
         for word in wanted:
@@ -358,11 +367,20 @@ class _Parser:
             return word  # as it is written: Python would compose its accents
         is_word = isinstance(node, ast.Constant | ast.UnaryOp)
         if not (is_word and (NAME.fullmatch(word) or is_number(word))):
+            hint = self.hint()
+            if isinstance(node, ast.Tuple | ast.List) and node.elts:
+                hint = f"write in {{{word[1:-1]}}}"
             self.refuse(
                 "expected a column or a value: letters, digits and _, or text in quotes, got"
-                f" {word!r}"
+                f" {word!r}",
+                hint,
             )
         return word[1:-1] if word[0] in "\"'" else word
+
+    def hint(self) -> str:
+        """Return the hint for an expression that is not valid."""
+        capitals = CAPITALS.search(QUOTED.sub("''", self.text))
+        return f"write {capitals[1].lower()}, not {capitals[1]}" if capitals else HINT
 
     def refuse(self, problem: str, hint: str = HINT) -> NoReturn:
         where = self.where or self.text

@@ -352,6 +352,7 @@ class _Labels:
             text,
             vocabulary=self.manifest.header.concepts or None,
             where=f"{self.option} {text}",
+            of_empty=None,
         )
         for column in positive.compared:
             values = self.words(column)

@@ -220,6 +220,23 @@ def test_an_expression_reads_the_numbers_of_tables(word: str) -> None:
         parse("x > 2020-01-02")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("level == S AND concept", "write and, not AND"),
+        ("NOT (level == S)", "write not, not NOT"),
+        ("level in (S, EN)", "write in {S, EN}"),
+        ('mood == "" or level', "write mood for clips with a value, and not mood for "),
+        ("mood = joy", "use == in place of ="),
+        ("mood = 'x AND y'", "use == in place of ="),
+    ],
+)
+def test_a_hint_is_about_the_mistake(text: str, hint: str) -> None:
+    with pytest.raises(BadExpression) as error:
+        parse(text)
+    assert error.value.hint.startswith(hint)
+
+
 def test_zeros_of_numbers_alone_are_left_out() -> None:
     plain = {
         "00": "0",
