@@ -50,6 +50,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
     says_milliseconds,
     says_minutes,
+    says_seconds,
     unclear_time,
 )
 from obygaze_features.manifest.film_names import (
@@ -377,6 +378,18 @@ def _ask_times(questions: Questions) -> None:
     ):
         starts, ends = (questions.named(target, columns) for target in targets)
         if starts and ends:
+            rates = _columns_of_rates(questions)
+            if noun == "times" and rates and _may_be_frames(questions, starts, ends):
+                seconds = dict(zip(SPAN_COLUMNS, (starts[0], ends[0]), strict=True))
+                questions.ask(
+                    f"{starts[0]!r} and {ends[0]!r} look like the first and last frames of the"
+                    f" clips, because {rates[0]!r} looks like a frame rate; for seconds, pass"
+                    f" {shell_line(TableMapping(columns=seconds).typed())}",
+                    TableMapping(
+                        columns=dict(zip(FRAMES, seconds.values(), strict=True))
+                    ),
+                )
+                return
             pair = dict(zip(targets, (starts[0], ends[0]), strict=True))
             sentence = f"{starts[0]!r} and {ends[0]!r} look like the {noun} of the clips; {KEEP}"
             questions.ask(sentence, TableMapping(columns=pair))
@@ -421,15 +434,35 @@ def _ask_rate(questions: Questions) -> None:
     """Ask whether a column has the frame rates, if the table counts frames."""
     if not questions.is_stated(*FRAMES) or questions.is_stated(RATE_COLUMN):
         return
+    for column in _columns_of_rates(questions)[:1]:
+        questions.ask(
+            f"{column!r} looks like the frame rate of the films; {KEEP}",
+            TableMapping(columns={RATE_COLUMN: column}),
+        )
+
+
+def _columns_of_rates(questions: Questions) -> list[str]:
+    """Return the columns that look like frame rates; a rate of 1 to 5 is a rating."""
+    columns = []
     for column in questions.named(RATE_COLUMN):
         rates = map(parse_frame_rate, questions.table.filled(column))
-        # A rate of 1 to 5 is a rating.
         if all(rate and rate >= LOWEST_RATE for rate in rates):
-            questions.ask(
-                f"{column!r} looks like the frame rate of the films; {KEEP}",
-                TableMapping(columns={RATE_COLUMN: column}),
-            )
-            return
+            columns.append(column)
+    return columns
+
+
+def _may_be_frames(
+    questions: Questions, starts: Sequence[str], ends: Sequence[str]
+) -> bool:
+    """Return whether the first start and end are whole numbers, and no header has a unit."""
+    columns = (starts[0], ends[0])
+    if any(
+        says_milliseconds(one) or says_minutes(one) or says_seconds(one)
+        for one in columns
+    ):
+        return False
+    cells = [cell for column in columns for cell in questions.table.filled(column)]
+    return None not in map(whole_number, cells)
 
 
 def _ask_film_files(questions: Questions) -> None:

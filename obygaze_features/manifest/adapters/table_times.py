@@ -48,6 +48,15 @@ def says_milliseconds(column: str) -> bool:
     return _says(column, _IN_MILLISECONDS)
 
 
+def says_seconds(column: str) -> bool:
+    """Return whether a header says that a column has seconds or clock times.
+
+    >>> says_seconds("Start (s)"), says_seconds("In")
+    (True, False)
+    """
+    return not header_words(column).isdisjoint(_IN_OTHERS.split())
+
+
 def says_minutes(column: str) -> bool:
     """Return whether a header says that a column has minutes or hours.
 

@@ -693,3 +693,15 @@ def test_a_column_that_may_state_what_was_watched(tmp_path, header, word, target
     assert f"{header!r} may state what was watched" in said
     assert f"likely answer: --map {target}={header}" in said
     assert [row[-1] for row in rows_of(tmp_path, target)] == [word, ""]
+
+
+def test_whole_numbers_beside_a_frame_rate_are_frames(tmp_path: Path) -> None:
+    """Taken as seconds, they were 24 times too long."""
+    rows = "Film,In,Out,fps,File\nalba,0,23,24,alba.mp4\nalba,24,71,24,alba.mp4\n"
+    (tmp_path / "t.csv").write_text(rows, "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "for seconds, pass --map start_s=In --map end_s=Out" in said
+    assert [row[1:3] for row in rows_of(tmp_path)] == [(0.0, 1.0), (1.0, 3.0)]
+    (tmp_path / "t.csv").write_text(rows.replace("In", "In (s)"), "utf-8")
+    refused = call_obygaze("manifest", "import", "t.csv", "-o", "u", cwd=tmp_path)
+    assert "--map 'start_s=In (s)' --map end_s=Out" in refused.stderr
