@@ -66,6 +66,12 @@ def into_option(text: str) -> Callable[[F], F]:
     may_be_empty=True,
     help="Replace a word; ? stands for not known.",
 )
+@mapping_option(
+    "--film",
+    "film_names",
+    metavar="NAME=FILM",
+    help="Rename a film: 'Night Train=night_train_1954'.",
+)
 @click.option(
     "--coded",
     multiple=True,
@@ -80,6 +86,7 @@ def import_(
     name: str | None,
     tiers: Mapping[str, str] | None,
     words: Mapping[str, str] | None,
+    film_names: Mapping[str, str] | None,
     coded: Sequence[str],
     force: bool,
 ) -> Result:
@@ -99,6 +106,7 @@ def import_(
         name=name,
         tiers=tiers,
         words=words,
+        film_names=film_names,
         coded=coded,
         force=force,
         workspace=session.root,

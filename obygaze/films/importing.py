@@ -41,6 +41,7 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters.table_questions import SEPARATORS
+from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.vocabulary import canonical_concept
 
 # A mark of a whole film may leave out this much, because people draw it by hand.
@@ -167,6 +168,7 @@ def import_files_of_marks(
     *,
     tiers: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
+    film_names: Mapping[str, str] | None = None,
     coded: Sequence[str] = (),
     force: bool = False,
     workspace: PathLike | None = None,
@@ -183,6 +185,7 @@ def import_files_of_marks(
             annotator; an empty text excludes the tier.
         words: The new word of each word; `?` stands for not known, and an empty text excludes the
             marks with this word.
+        film_names: The film of each name that the files have for it.
         coded: Columns that were coded in the whole film, even if a tier is empty.
         force: Replace the table if it exists.
         workspace: The workspace, if it is not the current one.
@@ -200,7 +203,11 @@ def import_files_of_marks(
         printable_line(word): printable_line(new) for word, new in (words or {}).items()
     }
     looked_for = [printable_line(column) for column in coded]
-    reader = _ElanReader(LinkedFilms(here), columns, meanings, looked_for)
+    names = film_names or {}
+    for film in names.values():
+        if not as_id(film) or "|" in as_id(film):
+            raise FixUsage(f"--film: expected the name of a film, got {film!r}")
+    reader = _ElanReader(LinkedFilms(here), columns, meanings, looked_for, names)
     for file in files:
         if file.suffix.lower() == ELAN:
             reader.read_elan(ElanFile(file))
@@ -208,7 +215,9 @@ def import_files_of_marks(
             reader.read_table(file)
     reader.add_watched_parts()
     where = ", ".join(map(str, files))
-    for noun, asked in (("tier", columns), ("word", meanings), ("column", looked_for)):
+    typed_names: dict[str, Iterable[str]] = {"tier": columns, "word": meanings}
+    typed_names |= {"column": looked_for, "film": names}
+    for noun, asked in typed_names.items():
         for one in asked:
             if one not in reader.found[noun]:
                 raise unknown_name(noun, one, sorted(reader.found[noun]), where=where)
@@ -288,8 +297,9 @@ class _ElanReader(MarkReader):
         tiers: Mapping[str, tuple[str, str]],
         words: Mapping[str, str],
         coded: Collection[str],
+        film_names: Mapping[str, str],
     ) -> None:
-        super().__init__(tiers, words)
+        super().__init__(tiers, words, film_names)
         self.films = films
         self.coded = coded
         self.empty: list[str] = []
@@ -306,7 +316,10 @@ class _ElanReader(MarkReader):
         Tiers that name no annotator get that of the file. A warning lists these tiers if they may
         be by several annotators.
         """
-        film = find_elan_film(file, self.films) or self.film(elan_film_name(file))
+        name = elan_film_name(file)
+        stated = self.stated_film(name)
+        film = "" if stated else find_elan_film(file, self.films)
+        film = film or self.film(name)
         linked = self.films.file_of(film)
         named = [*map(compose_accents, (file.video, file.video_as_written))]
         if file.video and linked and compose_accents(linked.name) not in named:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -50,6 +51,7 @@ from obygaze_features.manifest.annotators import (
     label_notes,
     parse_orders,
 )
+from obygaze_features.manifest.film_names import film_options, likely_names
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.history import (
     command_line,
@@ -259,11 +261,15 @@ def project_tables(
     of_sample = sampled_films(bare)
     projection = project(marks, spans, threshold, orders, sampled_films=of_sample)
     if not projection.answers:
-        films = few(sorted({mark.movie_id for mark in marks}), 5)
+        marked = sorted({mark.movie_id for mark in marks})
+        films = few(marked, 5)
+        options = _film_options(marked, bare.films)
         raise FixInput(
             f"expected clips with times in a film with marks ({films}), got none",
             where=where if clips is None else str(clips),
-            hint="pass --every 30, or clips with the columns film_start_s and film_end_s; or cut"
+            hint=f"if a film has another name in the clips, import the marks with {options}"
+            if options
+            else "pass --every 30, or clips with the columns film_start_s and film_end_s; or cut"
             " whole films into clips: obygaze manifest windows FOLDER",
         )
     if clips is not None:
@@ -570,9 +576,26 @@ def _warnings(
     for sentence, names in facts.items():
         if names:
             warnings.append(f"{sentence}: {few(names, 3)}")
+    options = _film_options(marked, clips.films)
+    if options:
+        warnings.append(
+            f"if films of marks have another name in the clips, import the marks with {options}"
+        )
     if projection.n_without_level:
         n_marks = count(projection.n_without_level, "mark")
         warnings.append(
             f"ignored: {n_marks} of a concept without a level of the same annotator"
         )
     return warnings
+
+
+def _film_options(marked: Collection[str], films: Collection[str]) -> str:
+    """Return options that name marked films as the clips do, or "" if no film may be meant."""
+    alone = sorted({*marked} - {*films})
+    unmarked = sorted({*films} - {*marked})
+    if not (alone and unmarked):
+        return ""
+    likely = likely_names(alone, unmarked)
+    n_names = Counter(likely.values())
+    only = {name: film for name, film in likely.items() if n_names[film] == 1}
+    return film_options(only) or "--film NAME=FILM"

@@ -137,14 +137,17 @@ class MarkReader:
         tiers: The new column and the annotator of each renamed tier or column. A column "" excludes
             the tier; an annotator "" is the annotator that the file names.
         words: The replacement of each changed word; "" excludes the marks with this word.
+        film_names: The film of each name that stands for another film.
     """
 
     def __init__(
         self,
         tiers: Mapping[str, tuple[str, str]] | None = None,
         words: Mapping[str, str] | None = None,
+        film_names: Mapping[str, str] | None = None,
     ) -> None:
         self.tiers = tiers or {}
+        self.film_names = film_names or {}
         self.words = words or {}
         unknown = [word for word, new in self.words.items() if new == UNKNOWN]
         typed = {word.casefold() for word in self.words}
@@ -156,6 +159,7 @@ class MarkReader:
         # The tiers, words and columns that the files have.
         self.found: dict[str, set[str]] = {
             "tier": set(),
+            "film": set(),
             # The reader of tables replaces errors of formulas.
             "word": {*filter(is_error, self.words)},
             "column": set(),
@@ -170,8 +174,18 @@ class MarkReader:
 
     def film(self, name: str) -> str:
         """Return the id of the film that a file calls `name`."""
+        name = self.stated_film(name) or name
         self._films[name] = None
         return as_id(name)
+
+    def stated_film(self, name: str) -> str:
+        """Return the film that `film_names` states for a name, or ""."""
+        self.found["film"].add(name)
+        for typed, film in self.film_names.items():
+            if as_id(typed) == as_id(name):
+                self.found["film"].add(typed)
+                return film
+        return ""
 
     def column_of(
         self, tier: str, stated: str, path: Path, column: str = ""

@@ -336,3 +336,36 @@ def test_a_column_that_no_annotator_has_is_no_mark(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="no annotator has the column 'note'"):
         project_marks("two", "labels", columns=["mood", "note"], **cut)
     assert len(project_marks("two", "labels", columns=["mood"], **cut).manifest) == 2
+
+
+def test_films_with_another_name_in_the_clips_are_renamed_in_the_import(
+    tmp_path: Path,
+) -> None:
+    train = marks("0-49 S", film="Night Train")
+    write_marks(tmp_path / "coded.csv", [*train, *marks("0-49 S", film="lake")])
+    rows = ["clip_id,movie_id,start_s,end_s", "a,night_train_1954,0,2", "b,lake,0,2"]
+    (tmp_path / "w.csv").write_text("\n".join(rows) + "\n")
+    option = ("--film", "Night_Train=night_train_1954")
+    clips_of = ("marks", "clips", "m", "--clips", "w.csv", "-o", "labels")
+    call_obygaze("marks", "import", "coded.csv", "-o", "m", cwd=tmp_path).ok()
+    told = call_obygaze(*clips_of, cwd=tmp_path).ok().stderr
+    line = "have another name in the clips, import the marks with " + " ".join(option)
+    assert line in told
+    # Without any film in common, it is an error with the same options.
+    write_marks(tmp_path / "train.csv", train)
+    alone = ("marks", "clips", "train.csv", *clips_of[3:5], "-o", "x")
+    done = call_obygaze(*alone, cwd=tmp_path)
+    assert (done.code, " ".join(option) in done.stderr) == (1, True)
+    words = ("marks", "import", "coded.csv", "-o", "m", "--force", *option)
+    call_obygaze(*words, cwd=tmp_path).ok()
+    told = call_obygaze(*clips_of, "--force", cwd=tmp_path).ok().stderr
+    assert "another name" not in told
+    made = read_manifest("labels", workspace=tmp_path)
+    assert [(one.movie_id, one.level) for one in made] == [
+        ("night_train_1954", "S"),
+        ("lake", "S"),
+    ]
+    done = call_obygaze(*words[:-1], "Nigt Train=a", cwd=tmp_path)
+    assert (done.code, "did you mean 'Night Train'" in done.stderr) == (1, True)
+    done = call_obygaze(*words[:-1], "Night Train=|", cwd=tmp_path)
+    assert "expected the name of a film" in done.stderr
