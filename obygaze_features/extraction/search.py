@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import table
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import (
+    LIKE_IDS,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    near,
+)
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.clip_table import ClipTable
@@ -149,6 +156,13 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
 
 def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
+    if clip not in store:
+        ids = store.clip_ids.tolist()
+        raise NotFound(
+            f"no clip {clip!r} in the store{near(clip, ids, LIKE_IDS)}",
+            where=store.location,
+            hint="obygaze store info STORE --clips lists the clips",
+        )
     features = store.matrix(array, clips=[clip])
     if not store.has_words(array, features.rows).all():
         raise FixInput(

@@ -126,10 +126,18 @@ def test_only_vectors_of_features_are_compared(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="has no vectors of features") as error:
         og.search(tmp_path / "t", like=clip_id)
     assert str(error.value.hint).startswith("search a different store")
-    with pytest.raises(NotFound, match="missing"):
-        og.search(tmp_path / "s", like="x")
     with pytest.raises(FixUsage, match="top must be at least 1, got 0"):
         og.search(tmp_path / "s", like=clip_id, top=0)
+
+
+def test_an_unknown_clip_is_named_and_a_similar_id_is_suggested(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s", 5, arrays=CLIP)
+    clip_id = some_ids(5)[0][0]
+    for typed, meant in (("x", ""), (f"{clip_id}x", f" (did you mean {clip_id!r}?)")):
+        with pytest.raises(NotFound) as error:
+            og.search(tmp_path / "s", like=typed)
+        assert error.value.message == f"no clip {typed!r} in the store{meant}"
+        assert error.value.hint == "obygaze store info STORE --clips lists the clips"
 
 
 def test_texts_are_compared_in_their_own_space_only(tmp_path, monkeypatch) -> None:
