@@ -51,6 +51,13 @@ def test_every_word_of_a_protocol_is_explained():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_no_page_edits_a_file_by_the_sed_of_gnu(page):
+    """The sed of macOS reads the word after -i as an ending."""
+    for block in blocks(page):
+        assert "sed -i " not in block.commands, block.where
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_block_says_what_it_is(page):
     for block in blocks(page):
         assert block.language in (*RUN, *SHOWN), (
