@@ -7,6 +7,7 @@ concepts, and a clip with a level but without a visual concept becomes an easy n
 the name of the view.
 """
 
+import math
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +34,12 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import is_number
+from obygaze_features.core.tables import is_number, number_of_cell
 from obygaze_features.core.unknown_words import word_option
 from obygaze_features.manifest.expression import (
     CONCEPTS,
+    OF_NUMBERS,
+    WHOLE,
     Expression,
     parse,
     plain_value,
@@ -651,10 +654,14 @@ class Manifest:
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row per clip, indexed by `clip_id`.
 
-        The columns are typed: `scene` and folds are integers that may be missing, times are floats,
-        and `concepts` is text, joined with '|'.
+        The columns are typed: `scene` and folds are integers that may be missing; times, frames,
+        rates and your own columns of numbers are floats, NaN where a cell is empty; and `concepts`
+        is text, joined with '|'. A column with a cell such as x or 007 is text.
         """
         columns = self.cells_by_column()
+        for name in (*OF_NUMBERS, *DRAW_COLUMNS, *own_columns(self.columns)):
+            if name in self.columns and (name in OF_NUMBERS or any(columns[name])):
+                columns[name] = numbers_or_texts(columns[name])
         for split in self.folds:
             columns[FOLD_PREFIX + split] = [clip.fold(split) for clip in self.clips]
         frame = data_frame(columns)
@@ -662,6 +669,24 @@ class Manifest:
         return frame.astype(
             {**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float}
         )
+
+
+def numbers_or_texts(cells: list[str]) -> list[Any]:
+    """Return the cells of a column as numbers, NaN for an empty cell; other columns as they are.
+
+    >>> numbers_or_texts(["2.5", ""]), numbers_or_texts(["2.5", "x"]), numbers_or_texts(["007"])
+    ([2.5, nan], ['2.5', 'x'], ['007'])
+    """
+    numbers = []
+    for cell in cells:
+        number = math.nan if cell == "" else number_of_cell(cell)
+        if number is None:
+            return cells
+        # 007 and ids of 20 digits are names: a float would lose digits.
+        if WHOLE.fullmatch(cell) and f"{number:.0f}" != cell:
+            return cells
+        numbers.append(number)
+    return numbers
 
 
 def require_text(clip: Clip, column: str, cell: object) -> None:

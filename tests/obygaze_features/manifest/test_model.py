@@ -76,6 +76,30 @@ def test_a_data_frame_has_typed_columns() -> None:
     assert len(MANIFEST.with_clips(()).to_frame()) == 0
 
 
+def test_columns_of_numbers_are_floats_in_a_data_frame_and_names_are_text() -> None:
+    cells = {
+        "film_start_s": ("0.0", "2.7083333333333335"),
+        **{"framerate": ("24", "24"), "start_frame": ("", ""), "rating": ("2.5", "")},
+        **{"draw_probability": ("0.25", "0.5"), "annotator": ("1", "2")},
+        **{"code": ("007", "8"), "key": ("90071992547409931", "1")},
+        **{"mixed": ("1", "x"), "none": ("", ""), "film_file": ("1", "2")},
+    }
+    clips = []
+    for number in range(2):
+        extra = {column: both[number] for column, both in cells.items()}
+        clips.append(Clip(f"{number}", "12", extra=extra))
+    frame = Manifest("films", HEADER, clips, tuple(cells)).to_frame()
+    assert frame.index.tolist() == ["0", "1"]
+    assert frame["movie_id"].tolist() == ["12", "12"]
+    floats = [name for name in cells if frame[name].dtype == float]
+    assert floats == [*cells][:5]
+    assert frame["film_start_s"].tolist() == [0.0, 2.7083333333333335]
+    assert frame["rating"].mean() == 2.5 and frame["rating"].isna().tolist() == [0, 1]
+    assert frame["start_frame"].isna().all()
+    texts = [name for name in cells if name not in floats]
+    assert all(frame[name].tolist() == [*cells[name]] for name in texts)
+
+
 def test_films_of_obygaze12_have_titles_anywhere() -> None:
     assert film_titles(["tt0467406", "lake"]) == {"tt0467406": "Juno"}
 
