@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.history import commands_of
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
@@ -23,6 +25,7 @@ from obygaze_features.manifest.listing import (
     manifest_columns,
 )
 from obygaze_features.manifest.model import (
+    FILM_COLUMN,
     Manifest,
     disputed_names,
     film_count_text,
@@ -42,13 +45,15 @@ class ManifestPage(Listing):
     """The header of a manifest, and a selection of its clips.
 
     At most `limit` clips are shown on the screen; a file has the whole selection. If it is of
-    commands, the commands that made the manifest are shown instead.
+    commands, the commands that made the manifest are shown instead. `named` are the columns in the
+    expression that selected the clips; they are shown, too.
     """
 
     manifest: Manifest
     selection: Manifest
     limit: int | None = None
     is_of_commands: bool = False
+    named: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest, and at most `limit` selected clips (None or 0: all)."""
@@ -76,9 +81,15 @@ class ManifestPage(Listing):
         shown = self.selection.with_clips(self.selection.clips[: self._n_shown])
         columns = manifest_columns(shown)
         names = [*COLUMNS]
+        if self.named:
+            # The film in place of its file, because a line has 80 columns.
+            names.remove("video")
+            if TITLE not in columns:
+                names.insert(1, FILM_COLUMN)
+            names += [name for name in self.named if name not in names]
         if "level" not in columns:
             # Without levels, the labels are in the user's own columns.
-            names += own_columns(shown.columns)
+            names += [name for name in own_columns(shown.columns) if name not in names]
         filled = {name: columns[name] for name in names if name in columns}
         clips = table(tuple(filled), zip(*filled.values(), strict=True))
         return f"{_describe(self.manifest)}\n{clips}"
@@ -144,9 +155,12 @@ def show_manifest(
     whole = read_manifest(manifest, workspace=workspace)
     typed = manifest if isinstance(manifest, str) else whole.name
     tests = []
+    named: Sequence[str] = ()
+    selection = whole
     if where is not None:
         tests.append(where)
-    selection = whole if where is None else whole.where(where)
+        selection = whole.where(where)
+        named = [*parse(where).compared]
     if film is not None:
         tests.append(f"film {film!r}")
         titles = film_titles(whole.films, whole)
@@ -162,7 +176,7 @@ def show_manifest(
             where=whole.name,
             hint=f"obygaze manifest stats {shell_word(typed)} counts the values",
         )
-    return ManifestPage(whole, selection, limit, command)
+    return ManifestPage(whole, selection, limit, command, named)
 
 
 def _describe(manifest: Manifest) -> str:

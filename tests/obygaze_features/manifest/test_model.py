@@ -18,6 +18,7 @@ from obygaze_features.manifest.listing import (
     manifest_columns,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.overview import show_manifest
 from obygaze_features.manifest.stats import compute_stats
 
 HEADER = Header(
@@ -98,6 +99,25 @@ def test_columns_of_numbers_are_floats_in_a_data_frame_and_names_are_text() -> N
     assert frame["start_frame"].isna().all()
     texts = [name for name in cells if name not in floats]
     assert all(frame[name].tolist() == [*cells[name]] for name in texts)
+
+
+def test_an_expression_shows_the_films_and_the_columns_that_it_names() -> None:
+    clips = []
+    for number, rating in enumerate(("2", "3.5", "4")):
+        extra = {"rating": rating, "other": "x"}
+        video = {"video": "a.mp4", "start_s": 0.0, "end_s": 2.0}
+        clips.append(Clip(f"a-{number}", "alba", level="S", **video, extra=extra))
+    manifest = Manifest("films", HEADER, clips, ("rating", "other"))
+    page = show_manifest(manifest, where="rating > 2.5 and start_s < 1")
+    header, *rows = [line.split() for line in str(page).splitlines()[-3:]]
+    shown = ["clip_id", "movie_id", "start", "end", "level", "rating", "start_s"]
+    assert header == shown
+    times = ["0:00:00.000", "0:00:02.000"]
+    assert rows == [
+        ["a-1", "alba", *times, "S", "3.5", "0.000"],
+        ["a-2", "alba", *times, "S", "4", "0.000"],
+    ]
+    assert "movie_id" not in str(show_manifest(manifest))
 
 
 def test_films_of_obygaze12_have_titles_anywhere() -> None:
