@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,12 +125,13 @@ def write_windows(
     """
     here = Workspace.of(workspace)
     path = here.new_manifest(name)
-    grid = Grid(
-        window=window or 0,
-        stride=stride or window or 0,
-        seconds=seconds or 0,
-        every=every or seconds or 0,
-    ).check()
+    grid = Grid(window or 0, stride or 0, seconds or 0, every or 0)
+    # A grid of both forms is refused below, in an error that names only what was passed.
+    if not (grid.seconds or grid.every):
+        grid = replace(grid, stride=grid.stride or grid.window)
+    elif not (grid.window or grid.stride):
+        grid = replace(grid, every=grid.every or grid.seconds)
+    grid.check()
     manifest, cut = make_windows(films, grid, workspace=here, name=path.stem)
     parents = []
     word: str | Path = Path(films)

@@ -17,7 +17,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeEr
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
 from obygaze_features.extraction.clips import Failure, RowJob, ViewedClip, plan_clips
-from obygaze_features.extraction.cut_films import make_windows
+from obygaze_features.extraction.cut_films import make_windows, write_windows
 from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -152,6 +152,8 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
             grid.check()
     with pytest.raises(FixUsage, match="got none"):
         Grid().check()
+    with pytest.raises(FixUsage, match=r"got window 8, seconds 3$"):
+        write_windows(films, "w", window=8, seconds=3, workspace=tmp_path)
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "bad.mp4").write_bytes(b"not a video")
     with pytest.raises(FixInput, match="1 film"):
