@@ -337,7 +337,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
             " with the same class."
         )
     if all(len(of_runs) == 1 for of_runs in by_key.values()):
-        warnings.append(NO_CELL)
+        warnings.append(_why_no_cell(names, runs))
     counts = [
         (row["films_compared"], row["films"]) for row in rows if row["against_model"]
     ]
@@ -516,6 +516,23 @@ def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
             " scores cannot be paired",
             hint="use runs with the same splits.column, or report each run alone",
         )
+
+
+def _why_no_cell(names: Sequence[str], runs: Sequence[Run]) -> str:
+    """Return why no model is in two runs: their tasks differ, or their models or stores do."""
+    tasks = [
+        [*dict.fromkeys(cell.tasks for cell in run.models or run.cells)] for run in runs
+    ]
+    n_tasks = sum(map(len, tasks))
+    if n_tasks > len({name for of_run in tasks for name in of_run}):
+        return NO_CELL
+    tested = [
+        f"{name} tests {few(of_run)}" for name, of_run in zip(names, tasks, strict=True)
+    ]
+    return (
+        f"nothing is compared, because these runs test different tasks: {', '.join(tested)}. Run"
+        " one of them again with the --task of another."
+    )
 
 
 def _other_tasks(

@@ -241,6 +241,16 @@ def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
     assert warning == "b: its task EN_S has different classes than in a."
 
 
+def test_runs_of_two_tasks_are_named_with_their_tasks(tmp_path: Path) -> None:
+    other = cell(train="HN_S", test="HN_S")
+    runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [other])]
+    (warning,) = compare_runs(runs).warnings
+    assert warning == (
+        "nothing is compared, because these runs test different tasks: a tests EN_S, b tests HN_S."
+        " Run one of them again with the --task of another."
+    )
+
+
 def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) -> None:
     one = made_run(tmp_path / "a", [cell("ridge", 1.0, 1), cell("mlp", 2.0, 2)])
     other = made_run(tmp_path / "b", [cell("trees", 3.0, 3), cell("ridge", 0.0, 4)])
