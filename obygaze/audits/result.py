@@ -20,6 +20,7 @@ from obygaze_features.core.figures import (
     draw_grid,
     label_rows,
     save,
+    tick_text,
 )
 from obygaze_features.core.files import csv_for_people, write_new
 
@@ -86,10 +87,10 @@ class Plot(NamedTuple):
                 axes.axvline(self.line, color=COLORS["muted"], lw=0.8, zorder=1)
             draw_grid(axes)
             axes.set_xlabel(self.xlabel)
-            title = self.title
+            axes.xaxis.set_major_formatter(tick_text)
+            # The page and the caption have the title.
             if n_all > MAX_ROWS:
-                title += f" ({MAX_ROWS} of {n_all} rows)"
-            axes.set_title(title)
+                axes.set_title(f"{MAX_ROWS} of {n_all} rows")
             yield figure
 
 

@@ -407,6 +407,15 @@ def spread_dots(values: Sequence[float], least: float) -> list[float]:
     return moved
 
 
+def tick_text(value: float, place: int | None = None) -> str:
+    """Return the number at a tick of an axis without its leading 0, such as `.5`.
+
+    matplotlib also passes the place of the tick, which is not used.
+    """
+    text = f"{value:g}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
 def draw_grid(axes: Any) -> None:
     """Draw light lines behind the data, at the ticks of the horizontal axis."""
     axes.xaxis.grid(visible=True)

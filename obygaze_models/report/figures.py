@@ -24,6 +24,7 @@ from obygaze_features.core.figures import (
     render_figure,
     row_canvas,
     spread_dots,
+    tick_text,
 )
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_models.evaluation.basis import LEAKED
@@ -137,7 +138,7 @@ def _draw_rows(
         sum(heights), LEGEND_HEIGHT, limits, axis, left=left, right=BESIDE_ROWS
     ) as (figure, axes):
         draw_legend(figure, legend)
-        axes.xaxis.set_major_formatter(lambda value, place: _tick(value))
+        axes.xaxis.set_major_formatter(tick_text)
         bottom = 0
         for row, height in zip(rows, heights, strict=True):
             bottom += height
@@ -153,11 +154,6 @@ def _draw_rows(
             else:
                 _draw_row(axes, row, bottom - ROW_HEIGHT / 2, letters)
     return figure
-
-
-def _tick(value: float) -> str:
-    """Return the number at a tick of an axis without its leading 0, such as `.5`."""
-    return f"{value:g}".replace("0.", ".", 1)
 
 
 def _draw_row(axes: Any, row: FigureRow, y: float, letters: int) -> None:
@@ -369,7 +365,8 @@ def figure_of_differences(run: Run) -> Figure | None:
     for color, name in (("model", "difference"), ("baseline", not_shown)):
         if color in colors:
             legend[name] = (color, DOT, {})
-    legend[f"{100 * CONFIDENCE:g} % interval"] = ("model", DOT, ACROSS)
+    color_of_interval = "model" if "model" in colors else "baseline"
+    legend[f"{100 * CONFIDENCE:g} % interval"] = (color_of_interval, DOT, ACROSS)
     legend["no difference"] = ("ink", DOT, UPRIGHT)
     metric = metric_name(compared_metric(run))
     drawing = _draw_rows(rows, limits, f"difference of {metric}", legend)

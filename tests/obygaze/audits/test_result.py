@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,10 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert [path.name for path in written] == names
         page = report.read_text("utf-8")
         assert "<svg" in page and "<h2>Limits</h2>" in page
+        # In the page, the title is a heading, and not also the title of the figure.
+        body = re.sub(r'aria-label="[^"]*"|<title>[^<]*</title>', "", page)
+        assert body.count(escape(audit.title)) == 1
+        assert not re.search(r">[-−]?0\.\d+</text>", page)
         with pytest.raises(FixUsage, match=r"with the extension \.csv or \.tex"):
             audit.write(table=folder / "t.txt", report=folder / "other.html")
         assert not (folder / "other.html").exists()
