@@ -165,19 +165,29 @@ def _result(run: Run, cell: ResultRows) -> RunRow:
     """Return the row of a model in the table of results, with the best baseline of this model."""
     metric = compared_metric(run)
     row = cell.row(metric)
-    shown: RunRow = {"model": label(run, cell)}
-    for of in shown_metrics(run):
-        shown[metric_name(of)] = NumberCell.of(cell.row(of))
     baseline = best_baseline(run, cell, metric)
-    return {
-        **shown,
+    shown: RunRow = {
+        "model": label(run, cell),
+        metric_name(metric): NumberCell.of(row),
         "best baseline": DASH if baseline is None else label(run, baseline),
         f"{metric_name(metric)} of the baseline": NumberCell.of(row, "baseline_value"),
         "p": PValueCell.of(row),
         "better?": row["verdict"] or DASH,
         _compared_units(run): CountCell.of_films(row),
-        "leaked": _leaked(cell),
     }
+    # Other metrics have no p. The primary metric has a best baseline of its own.
+    for other in shown_metrics(run)[1:]:
+        name = metric_name(other)
+        of_other = cell.row(other)
+        shown[name] = NumberCell.of(of_other)
+        if other == run.settings.primary:
+            baseline = best_baseline(run, cell, other)
+            named = DASH if baseline is None else label(run, baseline)
+            shown[f"best baseline of {name}"] = named
+            shown[f"{name} of that baseline"] = NumberCell.of(
+                of_other, "baseline_value"
+            )
+    return {**shown, "leaked": _leaked(cell)}
 
 
 def _leaked(cell: ResultRows) -> CountCell:

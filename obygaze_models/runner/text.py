@@ -1,8 +1,9 @@
 """The text of a run for the terminal: the answer, its tables, and what limits it."""
 
+import math
 from collections.abc import Sequence
 
-from obygaze_features.core.console import MISSING, table
+from obygaze_features.core.console import MISSING, few, table
 from obygaze_features.core.notebook import html_repr
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -129,23 +130,42 @@ def _table_of_values(run: Run) -> str:
             headers.append(name)
     text = table(headers, [[row[name] for name in headers] for row in rows])
     n_more = len(cells) - MOST_ROWS
-    return f"{text}\nfurther rows in results.csv: {n_more}" if n_more > 0 else text
+    if n_more > 0:
+        text += f"\nfurther rows in results.csv: {n_more}"
+    return "\n".join(filter(None, (text, _safe_lines([_what_has_a_p(run)]))))
 
 
 def _row_of_values(run: Run, cell: ResultRows) -> dict[str, str]:
-    row = cell.row(compared_metric(run))
     values = {"task": cell.tasks, "model": model_name(run, cell)}
+    values |= {"clips": str(cell.clips), "positive": str(cell.positive)}
     for metric in shown_metrics(run):
         values[metric_name(metric)] = value_text(cell, metric)
-    values |= {"clips": str(cell.clips), "positive": str(cell.positive)}
-    if run.models:
+        row = cell.row(metric)
+        if not run.models:
+            continue
         baseline = MISSING
         if row["baseline"]:
             baseline = f"{short(row['baseline_value'])} ({row['baseline']})"
-        values["best baseline"] = baseline
-        values[f"better in {run.units}"] = films_text(row)
-        values["p"] = short_p(row["p"])
+        if metric == compared_metric(run):
+            values["best baseline"] = baseline
+            values[f"better in {run.units}"] = films_text(row)
+            values["p"] = short_p(row["p"])
+        elif metric == run.settings.primary:
+            values[f"best baseline of {metric_name(metric)}"] = baseline
     return values
+
+
+def _what_has_a_p(run: Run) -> str:
+    """Return which results have a p, or "" if all models have one or none has one."""
+    asked = asked_results(run)
+    metric = compared_metric(run)
+    has_p = any(math.isfinite(cell.row(metric)["p"]) for cell in asked)
+    if not has_p or len(asked) == len(run.models):
+        return ""
+    names = [model_name(run, cell) for cell in asked]
+    if len({cell.pair for cell in run.models}) > 1:
+        names = [f"{model_name(run, cell)} in {cell.tasks}" for cell in asked]
+    return f"p is only for what the run asks about: {few(names)}."
 
 
 def _table_of_differences(run: Run) -> str:

@@ -23,10 +23,12 @@ from support.run_tables import (
 from support.tables import a_table
 
 from obygaze_features.core.errors import ObygazeWarning
+from obygaze_features.core.figures import COLORS
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_models.evaluation.clip_scores import clip_scores
 from obygaze_models.report.figures import (
+    figure_of_differences,
     figure_of_pair,
     figure_of_success,
     figures_of_tasks,
@@ -245,6 +247,37 @@ def test_errors_have_the_own_columns_that_a_run_asks_for(tmp_path, where) -> Non
     assert own == ({"light"} if where else set())
     for row in records_of(table) if where else ():
         assert row["light"] == f"light {CLIPS.ids.index(row['clip_id'])}"
+
+
+def test_the_legend_of_an_interval_has_the_colour_that_is_drawn(tmp_path) -> None:
+    # A difference that is not shown is grey.
+    cells = [
+        MadeCell(name, CLIPS, scores_for(CLIPS, 0.0, seed))
+        for seed, name in enumerate(("ridge", "mlp"))
+    ]
+    changes = ["report.lead=ridge", "report.against=mlp"]
+    rows = [difference_row(*cells, -0.1, 0.1, 0.9)]
+    run = made_run(tmp_path / "run", cells, rows, changes=changes)
+    figure = figure_of_differences(run)
+    assert figure is not None
+    drawn = figure.svg.decode().lower()
+    assert "95 % interval" in drawn and COLORS["baseline"] in drawn
+    assert COLORS["model"] not in drawn
+
+
+def test_a_page_has_the_primary_metric_beside_its_own_baseline(tmp_path: Path) -> None:
+    guess = MadeCell("prevalence", CLIPS, 0 * RIDGE.scores, False, "")
+    changes = ["report.primary=accuracy"]
+    run = made_run(tmp_path / "run", [RIDGE, guess], changes=changes)
+    (table,) = sections_by_key(run)["results"].tables
+    (cells,) = table.cells
+    row = dict(zip(table.headers, cells, strict=True))
+    of_ridge = run.models[0].row("accuracy")
+    assert row["best baseline of accuracy"] == "prevalence"
+    assert row["accuracy of that baseline"].value == of_ridge["baseline_value"]
+    # p stands beside the baseline of AP, and before the other metric.
+    headers = list(table.headers)
+    assert headers.index("AP") < headers.index("p") < headers.index("accuracy")
 
 
 def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The sentences on a run: its answer, what limits it, and the text of both for a terminal."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -493,11 +494,37 @@ def test_a_metric_that_was_asked_for_has_a_column(tmp_path: Path) -> None:
     (place,) = [n for n, line in enumerate(lines) if "AUC" in line.split()]
     # Ten perfect films and two reversed ones, of one size: (10 * 1 + 2 * 0) / 12.
     row = lines[place + 1].split()
-    assert (row[0], row[-4]) == ("ridge", ".83")
-    # The metric of the sentences stands before the primary one.
-    of_decisions = run_of(tmp_path / "f1", tests, [], "report.primary=f1_weighted")
-    lines = text.result_text(of_decisions).splitlines()
-    assert any(line.split()[1:4] == ["AP", "F1", "weighted"] for line in lines)
+    assert (row[0], row[-1]) == ("ridge", ".83")
+
+
+def test_each_metric_stands_beside_its_own_baseline(tmp_path: Path) -> None:
+    # Half of the clips are positive, and all decisions say so.
+    tests = cell("ridge", GOOD, decision=1.0)
+    tests += cell("prevalence", (REVERSED,) * 12, decision=1.0)
+    # This baseline has the best order of clips, and each decision is wrong.
+    for row in cell("neighbour", GUESS):
+        tests.append({**row, "decision": 0.5 - row["y"]})
+    run = run_of(tmp_path, tests, [], "report.primary=accuracy")
+    lines = text.result_text(run).splitlines()
+    (place,) = [n for n, line in enumerate(lines) if line.startswith("model ")]
+    headers, row = (re.split(r"  +", line) for line in lines[place : place + 2])
+    assert headers == [
+        *("model", "AP", "best baseline", "better in films", "p"),
+        *("accuracy", "best baseline of accuracy"),
+    ]
+    assert row[2] == ".75 (neighbour)"
+    assert row[5:] == [".50", ".50 (prevalence)"]
+
+
+def test_the_screen_says_which_results_have_a_p(tmp_path: Path) -> None:
+    tests = [*cell("ridge", GOOD), *cell("mlp", GOOD), *cell("neighbour", GUESS)]
+    sentence = "p is only for what the run asks about: ridge."
+    rows = [difference(0.1, 0.3, 0.01), difference(0, 0.1, 0.2, model="mlp")]
+    led = run_of(tmp_path / "led", tests, rows, *lead("ridge"))
+    led_lines = text.result_text(led).splitlines()
+    assert sentence in led_lines
+    of_all = text.result_text(run_of(tmp_path / "all", tests, rows))
+    assert "p is only for" not in of_all
 
 
 def test_the_sides_of_a_difference_are_beside_it(tmp_path) -> None:
