@@ -11,7 +11,8 @@
 - `comment` has all comments that overlap the clip by more than rounded times can.
 - If no value counts, the cell depends on how much of the clip the annotator has seen. If it is at
   least four fifths, the cell is `none` (in `level`: EN). If it is less, the cell is empty. An
-  annotator has seen all spans that the annotator marked, including the spans of `watched` marks. In
+  annotator has seen all spans that the annotator marked, including the spans of `watched` marks,
+  but not those of comments; of sampled clips, only the spans marked in the same column count. In
   a film without a `watched` mark of the annotator for the column, the annotator has seen the whole
   film if any mark of the annotator in this film is in the column. Films with sampled clips are an
   exception: a clip without a mark was not judged.
@@ -252,9 +253,15 @@ class _Person:
             words = (WATCHED, column)
             watched = [m for m in marks if m.column == WATCHED and m.value in words]
             if watched:
-                self.seen[column] = Track(without_overlaps([*watched, *own]))
+                # A comment judges nothing, and each column of a sampled clip is judged alone.
+                marked = []
+                for mark in own:
+                    is_other = is_sampled or mark.column == COMMENT
+                    if mark.column == column or not is_other:
+                        marked.append(mark)
+                self.seen[column] = Track(without_overlaps([*watched, *marked]))
                 # `?` is no label, so it does not count as watched in its own column.
-                said = [m for m in own if (m.column, m.value) != (column, UNKNOWN)]
+                said = [m for m in marked if (m.column, m.value) != (column, UNKNOWN)]
                 reached = without_overlaps([*watched, *said])
                 film = ClipSpan("", "", 0.0, inf)
                 watched_s = covered_s(without_overlaps(watched), film)

@@ -224,3 +224,21 @@ def test_the_oracle_agrees(marked, spans, share) -> None:
         own = [mark for mark in marked if mark.annotator == annotator]
         for span, answer in zip(spans, said(projection, annotator), strict=True):
             assert answer.level == by_pictures(own, span, share)
+
+
+def test_a_comment_judges_nothing_and_sampled_clips_are_judged_column_by_column() -> (
+    None
+):
+    said = [
+        Mark("m", 0.0, 2.0, "watched", "watched", "An"),
+        Mark("m", 0.0, 2.0, "level", "S", "An"),
+        Mark("m", 0.0, 2.0, "mood", "sad", "An"),
+        Mark("m", 4.0, 6.0, "comment", "black", "An"),
+        Mark("m", 8.0, 10.0, "mood", "sad", "An"),
+    ]
+    spans = [ClipSpan(f"{start_s}", "m", start_s, start_s + 2) for start_s in (0, 4, 8)]
+    for sampled, level in (((), "EN"), (("m",), "")):
+        answers = project(said, spans, sampled_films=sampled).answers
+        assert [one.level for one in answers] == ["S", "", level]
+        assert [one.own["mood"] for one in answers] == ["sad", "", "sad"]
+        assert answers[1].own["comment"] == "black"
