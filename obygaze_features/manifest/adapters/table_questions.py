@@ -48,9 +48,11 @@ from obygaze_features.manifest.adapters.table_times import (
     has_times,
     header_words,
     is_short,
+    is_time,
     says_milliseconds,
     says_minutes,
     says_seconds,
+    time_size,
     unclear_time,
 )
 from obygaze_features.manifest.film_names import (
@@ -96,11 +98,14 @@ NAMES = {
     RATE_COLUMN: "framerate fps rate bildrate",
     DURATION: "duration dauer duree durata duracion length lange longueur lunghezza",
     "video": "video file filename datei dateiname videodatei fichier",
-    ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who wer qui person",
+    ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who wer qui person"
+    " participant teilnehmer teilnehmerin",
     "concepts": "concept concepts konzept konzepte",
     "label": "label code coding coder rater rating verdict judgement judgment urteil bewertung"
     " einstufung kodierung kodierer stufe niveau jugement codage codeur",
 }
+# A column with one of these names may also have the people in the film.
+PEOPLE_IN_FILMS = "person who wer qui"
 # Words of three languages, and the level that they usually mean.
 LIKELY_LEVELS = {
     "EN": "en no nein non none never false",
@@ -226,6 +231,11 @@ def is_named(target: str, column: str) -> bool:
     return not header_words(column).isdisjoint(NAMES[target].split())
 
 
+def is_tier(column: str) -> bool:
+    """Return whether a header is that of the tiers, as ELAN writes it."""
+    return "tier" in header_words(column)
+
+
 def decide(
     table: TableCells, stated: TableMapping, sheets: Sequence[str] = ()
 ) -> Questions:
@@ -278,7 +288,10 @@ def _ask_films(questions: Questions) -> None:
         questions.named("movie_id"), key=lambda name: questions.are_unique([name])
     )
     free = (*questions.free, "video")
-    likely += [name for name in free if _are_of_films(questions, name)]
+    people = [name for name in free if is_named(ANNOTATOR, name) or is_tier(name)]
+    others = [name for name in free if name not in people]
+    of_films = [name for name in others if _are_of_films(questions, name)]
+    likely += sorted(of_films, key=lambda name: not _are_files(questions, name))
     likely += [name for name in free if _are_files(questions, name)]
     answer = TableMapping(films=NO_FILMS)
     if questions.table.sheet_of and not likely:
@@ -674,6 +687,38 @@ def _ask_repeated_ids(questions: Questions) -> None:
             TableMapping(columns={ANNOTATOR: person}),
             ANNOTATOR,
         )
+        return
+    person = _column_of_overlaps(questions)
+    if person:
+        questions.ask(
+            f"rows with different words in {person!r} are of the same seconds of a film; if rows"
+            f" are of several annotators, pass --map annotator=COLUMN; {KEEP}",
+            TableMapping(columns={ANNOTATOR: person}),
+            ANNOTATOR,
+        )
+
+
+def _column_of_overlaps(questions: Questions) -> str:
+    """Return a column of annotators, by its name, two of whom have rows that overlap, or ""."""
+    films = [] if questions.mapping.films else [questions.source("movie_id")]
+    for targets in (SPAN_COLUMNS, FRAMES):
+        times = [questions.source(name) for name in targets]
+        if not {*films, *times} <= {*questions.table.cells}:
+            continue
+        for column in questions.named(ANNOTATOR):
+            if not header_words(column).isdisjoint(PEOPLE_IN_FILMS.split()):
+                continue
+            last: dict[tuple[str, ...], tuple[float, str]] = {}
+            rows = []
+            for *film, start, end, name in questions.keys([*films, *times, column]):
+                if is_time(start) and is_time(end) and name:
+                    rows.append((tuple(film), time_size(start), time_size(end), name))
+            for of_film, start_size, end_size, name in sorted(rows):
+                before, other = last.get(of_film, (0.0, name))
+                if start_size < before and other != name:
+                    return column
+                last[of_film] = max((before, other), (end_size, name))
+    return ""
 
 
 def _ask_labels(questions: Questions) -> None:

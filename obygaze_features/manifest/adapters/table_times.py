@@ -110,10 +110,12 @@ def comes_before(starts: Sequence[str], ends: Sequence[str]) -> bool:
     (True, False)
     """
     pairs = [both for both in zip(starts, ends, strict=True) if all(map(is_time, both))]
-    return bool(pairs) and all(_size(one) < _size(other) for one, other in pairs)
+    return bool(pairs) and all(
+        time_size(one) < time_size(other) for one, other in pairs
+    )
 
 
-def _size(time: str) -> float:
+def time_size(time: str) -> float:
     """Return a number that grows with a clock time, in whichever unit."""
     size = 0.0
     for part in time.strip().replace(",", ".").split(":"):

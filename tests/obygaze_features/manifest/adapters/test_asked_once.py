@@ -665,6 +665,33 @@ def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> Non
     assert "t.csv:3" not in str(caught.value.details)
 
 
+def test_the_participants_of_an_elan_table_are_annotators(tmp_path: Path) -> None:
+    """The columns are those of the default export of several files as text."""
+    header = "Tier,Participant,Begin Time - msec,End Time - msec,Annotation,File\n"
+    rows = "Gaze,ada,0,4000,male,a.eaf\nGaze,ada,4000,6000,male,a.eaf\n"
+    rows += "Gaze,ben,0,4000,male,a.eaf\nGaze,ben,0,1000,none,b.eaf\n"
+    (tmp_path / "t.csv").write_text(header + rows, "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "likely answer: --map movie_id=File" in said
+    assert "likely answer: --map annotator=Participant" in said
+    people = [
+        one.annotator for one in read_manifest("t", workspace=tmp_path).annotations
+    ]
+    assert sorted(people) == ["ada", "ada", "ben", "ben"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "is_asked"),
+    [("Coder", 3, True), ("Coder", 4, False), ("Person", 3, False)],
+)
+def test_people_whose_rows_overlap_may_be_annotators(tmp_path, name, first, is_asked):
+    """Rows of two coders with different times became clips of one."""
+    rows = f"alba,0,4,male,ada\nalba,4,7,female,ada\nbrug,0,4,male,ada\nbrug,{first},9,male,ben\n"
+    (tmp_path / "t.csv").write_text(f"Film,Start,End,Gaze,{name}\n{rows}", "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert (f"likely answer: --map annotator={name}" in said) == is_asked
+
+
 def test_headers_of_two_people_may_differ_in_case(tmp_path: Path) -> None:
     sheets = {"Anna": [["Clip", "Film", "Stimmung"], ["a1", "Alba", "ruhig"]]}
     sheets["Ben"] = [["clip", "FILM ", "stimmung"], ["a1", "alba", "wild"]]
