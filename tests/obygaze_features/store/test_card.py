@@ -199,7 +199,7 @@ def test_a_mark_before_the_head_and_another_encoding_hide_nothing() -> None:
         saved = a_card(doe).encode(encoding)
         assert read_terms(saved) == doe
         assert read_terms(with_terms(saved, TERMS)) == TERMS
-    with pytest.raises(FixUsage, match="expected UTF-8"):
+    with pytest.raises(FixUsage, match="is not UTF-8"):
         with_terms(card, Terms("MIT", "\udcc9ric"))
 
 
