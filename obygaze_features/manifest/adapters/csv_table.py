@@ -132,7 +132,7 @@ def read(
     n_before = table.n_problems
     questions = decide(table, stated, sheets)
     decided = questions.mapping
-    n_asked = table.n_problems - n_before
+    n_asked = table.n_problems - n_before + questions.n_errors
     made = make_clips(questions.table, decided)
     manifest = _manifest(paths, called, made, decided)
     if not decided.rule and (len(table.tables) > 1 or made.annotations):
@@ -217,7 +217,7 @@ def _refuse(
 
     Args:
         questions: The table, and the likely answers.
-        n_asked: The number of violations of the table that are questions.
+        n_asked: The number of violations of the table that are questions, or have an answer.
         command: The command that imports the table, without options of tables.
         stated: The mapping that was typed.
     """

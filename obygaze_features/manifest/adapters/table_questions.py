@@ -55,6 +55,7 @@ from obygaze_features.manifest.adapters.table_times import (
     time_size,
     unclear_time,
 )
+from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.film_names import (
     films_in_several_spellings,
     find_name,
@@ -133,11 +134,13 @@ class Questions:
         table: The table.
         mapping: The stated mapping, joined with the likely answers.
         answers: Only the likely answers.
+        n_errors: The number of cells with errors of formulas that an answer calls unknown.
     """
 
     table: TableCells
     mapping: TableMapping
     answers: TableMapping
+    n_errors: int = 0
 
     def ask(
         self,
@@ -880,6 +883,16 @@ def ask_answers(questions: Questions) -> None:
     columns = dict.fromkeys(source_columns(questions.table, mapping))
     for target in answer_columns([*columns, *mapping.annotator_targets]):
         rows_of_word = questions.rows_of_words(target, BAR)
+        # The reader of the table has listed these cells, with this option.
+        for column in mapping.sources(target):
+            cells = (
+                questions.table.column(column) if annotator_columns([target]) else ()
+            )
+            errors = [*filter(is_error, cells)]
+            answer = TableMapping(answers=dict.fromkeys(errors, UNKNOWN))
+            questions.n_errors += len(errors)
+            questions.mapping = questions.mapping.joined(answer)
+            questions.answers = questions.answers.joined(answer)
         for word in mapping.unknown_words.asked_in(rows_of_word):
             # Words that differ only in capitals have the same answer.
             if questions.mapping.unknown_words.is_asked(word):

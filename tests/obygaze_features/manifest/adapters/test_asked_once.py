@@ -692,6 +692,26 @@ def test_people_whose_rows_overlap_may_be_annotators(tmp_path, name, first, is_a
     assert (f"likely answer: --map annotator={name}" in said) == is_asked
 
 
+def test_errors_of_formulas_are_in_the_line_that_is_offered(tmp_path: Path) -> None:
+    rows = (
+        "Film,Start,End,Gaze,Score\nalba,0,4,yes,#N/A\nalba,4,8,no,3\nalba,8,9,NA,2\n"
+    )
+    (tmp_path / "t.csv").write_text(rows, "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "or pass --word '#N/A=?' if these answers are unknown" in said
+    assert [row[-2:] for row in rows_of(tmp_path, "Gaze", "Score")] == [
+        ("yes", ""),
+        ("no", "3"),
+        ("", "2"),
+    ]
+    # An error in place of a time must be corrected.
+    (tmp_path / "t.csv").write_text(rows.replace("alba,4", "alba,#N/A"), "utf-8")
+    refused = call_obygaze("manifest", "import", "t.csv", "-o", "u", cwd=tmp_path)
+    assert (
+        "Try: correct the table in each place that is listed, then: " in refused.stderr
+    )
+
+
 def test_headers_of_two_people_may_differ_in_case(tmp_path: Path) -> None:
     sheets = {"Anna": [["Clip", "Film", "Stimmung"], ["a1", "Alba", "ruhig"]]}
     sheets["Ben"] = [["clip", "FILM ", "stimmung"], ["a1", "alba", "wild"]]
