@@ -616,6 +616,8 @@ def _ask_ids(questions: Questions) -> None:
         ids = [*map(as_id, cells)]
         tables = [row.violations.path for row in questions.table.rows]
         is_of_one_row = len({*zip(tables, ids, strict=True)}) == len(ids)
+        # Each annotator may have a row of each clip.
+        is_of_one_row = is_of_one_row or bool(_person_column(questions, [column]))
         # Each annotator may have a table, with the ids of the others.
         is_of_one_film = len(set(questions.keys(key))) == len(set(ids))
         if is_of_one_row and is_of_one_film and None in map(whole_number, cells):

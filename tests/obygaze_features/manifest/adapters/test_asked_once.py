@@ -651,6 +651,16 @@ def test_times_of_another_form_are_said(tmp_path: Path, times) -> None:
     assert read(path).warnings == ()
 
 
+def test_ids_that_two_annotators_share_are_kept(tmp_path: Path) -> None:
+    rows = "clip,film,coder,mood\na-1,alba,ada,sad\na-1,alba,ben,sad\n"
+    rows += "b-1,brug,ada,glad\nb-1,brug,ben,glad\n"
+    (tmp_path / "t.csv").write_text(rows, "utf-8")
+    assert "likely answer: --map clip_id=clip" in typed_again(
+        tmp_path, ["t.csv", "-o", "t"]
+    )
+    assert [row[0] for row in rows_of(tmp_path)] == ["a-1", "b-1"]
+
+
 def test_milliseconds_with_signs_of_thousands_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
