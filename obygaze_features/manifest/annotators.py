@@ -33,6 +33,7 @@ from obygaze_features.manifest.expression import (
 from obygaze_features.manifest.model import (
     DIFFERS,
     LEVELS,
+    WATCHED,
     Annotation,
     Clip,
     Manifest,
@@ -284,7 +285,7 @@ def label_notes(manifest: Manifest) -> list[str]:
                 notes.append(f"labelled by one annotator only: {alone}")
         command = f"obygaze agree {shell_word(manifest.name)}"
         if not any(one.level for one in manifest.annotations):
-            likely = likely_labels(manifest)
+            likely = [name for name in likely_labels(manifest) if name != WATCHED]
             command += f" --column {shell_word(likely[0]) if likely else 'COLUMN'}"
         notes.append(f"to measure their agreement: {command}")
     return notes

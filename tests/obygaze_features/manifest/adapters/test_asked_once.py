@@ -690,6 +690,15 @@ def test_the_participants_of_an_elan_table_are_annotators(tmp_path: Path) -> Non
     assert sorted(people) == ["ada", "ada", "ben", "ben"]
 
 
+def test_the_agreement_on_what_was_watched_is_not_proposed(tmp_path: Path) -> None:
+    rows = "Film,Start,End,Coder,Watched,Gaze\nalba,0,9,ada,Gaze,\nalba,0,9,ben,Gaze,\n"
+    rows += "alba,1,3,ada,,weak\nalba,2,5,ben,,weak\n"
+    (tmp_path / "t.csv").write_text(rows, "utf-8")
+    assert "obygaze agree t --column Gaze" in typed_again(
+        tmp_path, ["t.csv", "-o", "t"]
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "first", "is_asked"),
     [("Coder", 3, True), ("Coder", 4, False), ("Person", 3, False)],
