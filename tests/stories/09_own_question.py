@@ -148,11 +148,11 @@ def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
     text = ws(f"{line} --set 'grid.models=[\"ridge\"]' {GUESS}").text
     assert "ridge in mood=anger " in text
     # The other words stand in the table below.
-    table = text[text.index("task model AP") :]
+    table = text[text.index("task model positive AP") :]
     for mood in MOODS:
         ap = the_result(ws, "moods", model="ridge", test=f"mood={mood}")["ap"]
         of_mood = table[table.index(f"mood={mood}") :]
-        assert f"AP {ap:.2f}".replace("0.", ".")[3:] in of_mood[:60]
+        assert f"{ap:.2f}".removeprefix("0") in of_mood[:60]
     ws("report moods")
     question = "Do the features of an unseen film predict which mood a clip has?"
     page = ws.read("runs/moods/report.html")
