@@ -149,8 +149,8 @@ def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
             if (row["clip_id"] in lacking) == is_lacking:
                 levels.append(row["level"])
         n_clips = levels.count("EN") + levels.count("S")
-        shares.append(f"{100 * levels.count('S') / n_clips:.0f} % of {n_clips}")
-    share = f"{shares[0]} excluded and {shares[1]} other clips in EN_S"
+        shares.append(f"{100 * levels.count('S') / n_clips:.0f} % of the {n_clips}")
+    share = f"{shares[0]} excluded clips and {shares[1]} others in EN_S"
     assert f"Share of positive clips: {share}" in page
 
     # What is heard, given to other clips of the same film.
