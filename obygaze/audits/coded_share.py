@@ -143,7 +143,7 @@ def read_coded_marks(path: Path, of: str, workspace: PathLike | None = None) -> 
     projected = project_moments(path, workspace)
     manifest = projected.manifest
     film_spans = _spans_of_films(manifest)
-    spans = {one.clip_id: one for of_film in film_spans.values() for one in of_film}
+    spans = {one.clip_id: one for one in chain.from_iterable(film_spans.values())}
     of_coders = _clips_of_coders(manifest)
     known = [*chain.from_iterable(of_coders.values())]
     of_marks = replace(manifest, clips=tuple(known), columns=manifest.header.said or ())

@@ -122,7 +122,9 @@ class ProjectedLabels:
     def notes(self) -> list[str]:
         """How the labels were made, and the next command."""
         notes = label_notes(self.manifest)
-        disputed = {name for clip in self.manifest for name in disputed_names(clip)}
+        disputed: set[str] = set()
+        for clip in self.manifest:
+            disputed.update(disputed_names(clip))
         # The rule highest leaves only columns without an order open.
         unordered = sorted(disputed & {*(self.manifest.header.said or ())})
         if self.manifest.header.rule == HIGHEST and unordered:

@@ -496,8 +496,10 @@ def _check_watched(
 ) -> None:
     """Raise an error if a word in `watched` is no name of a column: it would count for none."""
     known = {LEVEL, CONCEPTS_COLUMN, WATCHED, *map(str.casefold, manifest.columns)}
-    words = [word.strip() for row in rows for word in row[2][WATCHED].split("|")]
-    unknown = {word for word in words if word and word.casefold() not in known}
+    unknown = set()
+    for _, _, cells in rows:
+        words = map(str.strip, cells[WATCHED].split("|"))
+        unknown |= {word for word in words if word and word.casefold() not in known}
     if unknown:
         raise FixInput(
             f"{WATCHED}: expected the name of a column, several with | between, or {WATCHED} for"

@@ -85,11 +85,11 @@ class LinkedFilms:
         has the name, capitals do not count: on Windows they do not.
         """
         for spelling in (compose_accents, lambda one: compose_accents(one).casefold()):
-            films = [
-                film
-                for film, files in self.files.items()
-                if spelling(name) in [spelling(path.name) for path in files]
-            ]
+            films = []
+            for film, files in self.files.items():
+                names = [spelling(path.name) for path in files]
+                if spelling(name) in names:
+                    films.append(film)
             if films:
                 return films[0] if len(films) == 1 else ""
         return ""

@@ -739,7 +739,8 @@ def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
         label = _visual_label(clip.level, clip.concepts, visible)
         extra = clip.extra
         open_names = []
-        for name in extra[DIFFERS].split("|") if extra.get(DIFFERS) else ():
+        differing = extra.get(DIFFERS, "")
+        for name in filter(None, differing.split("|")):
             # A concept that cannot be seen decides nothing here.
             if name == "level" or name in extra or name in visible:
                 open_names.append(name)

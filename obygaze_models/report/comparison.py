@@ -520,15 +520,14 @@ def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
 
 def _why_no_cell(names: Sequence[str], runs: Sequence[Run]) -> str:
     """Return why no model is in two runs: their tasks differ, or their models or stores do."""
-    tasks = [
-        [*dict.fromkeys(cell.tasks for cell in run.models or run.cells)] for run in runs
-    ]
-    n_tasks = sum(map(len, tasks))
-    if n_tasks > len({name for of_run in tasks for name in of_run}):
-        return NO_CELL
-    tested = [
-        f"{name} tests {few(of_run)}" for name, of_run in zip(names, tasks, strict=True)
-    ]
+    tested = []
+    known: set[str] = set()
+    for name, run in zip(names, runs, strict=True):
+        tasks = dict.fromkeys(cell.tasks for cell in run.models or run.cells)
+        if not known.isdisjoint(tasks):
+            return NO_CELL
+        known.update(tasks)
+        tested.append(f"{name} tests {few([*tasks])}")
     return (
         f"nothing is compared, because these runs test different tasks: {', '.join(tested)}. Run"
         " one of them again with the --task of another."

@@ -319,7 +319,8 @@ def _check_first_frames(cells: Cells, table: TableCells) -> list[str]:
     for cell, written, start in zip(
         cells[FRAMES[0]], rates, cells["start_s"], strict=True
     ):
-        first, start_s = number_of_cell(cell), number_of_cell(start)
+        first = number_of_cell(cell)
+        start_s = number_of_cell(start)
         rate = parse_frame_rate(written)
         smallest = smallest if first is None else min(smallest, first)
         if first is not None and start_s is not None and rate is not None:

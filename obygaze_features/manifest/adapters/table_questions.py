@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import combinations, pairwise, permutations
+from itertools import chain, combinations, pairwise, permutations
 from pathlib import Path
 
 from obygaze_features.core.console import count, few
@@ -477,8 +477,8 @@ def _may_be_frames(
         for one in columns
     ):
         return False
-    cells = [cell for column in columns for cell in questions.table.filled(column)]
-    return None not in map(whole_number, cells)
+    filled = map(questions.table.filled, columns)
+    return None not in map(whole_number, chain.from_iterable(filled))
 
 
 def _ask_film_files(questions: Questions) -> None:

@@ -92,7 +92,9 @@ class TableCells:
 
     def number_warnings(self, mapping: TableMapping) -> list[str]:
         """Return a sentence for each column whose numbers may be other numbers, or are texts."""
-        of_times = {name for time in ALL_TIMES for name in mapping.sources(time)}
+        of_times: set[str] = set()
+        for time in ALL_TIMES:
+            of_times.update(mapping.sources(time))
         warnings = []
         for table in self.tables.values():
             for column, number in table.maybe_thousands.items():

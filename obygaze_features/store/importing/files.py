@@ -255,8 +255,10 @@ def problem_of_attributes(
     anew = "with an empty `encoding` in xarray"
     if packed:
         return f"has packed numbers ({few(packed)}): write them unpacked, {anew}"
+    if dtype.kind not in "fiu":
+        return ""
     stated = [attributes[key] for key in STATE_MISSING if key in attributes]
-    for value in [*stated, fill] if dtype.kind in "fiu" else ():
+    for value in (*stated, fill):
         if isinstance(value, str):
             with suppress(ValueError, struct.error):
                 (value,) = struct.unpack("<d", base64.b64decode(value))
